@@ -108,6 +108,13 @@ def test_private_names_are_used_in_their_module_only(folder: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_types_are_distinguished_by_the_type_table(path: Path) -> None:
+    """A column type that is added is then missed by no code, for `match` over its kind is complete."""
+    tests = re.findall(r"\b(?:pyarrow\.types|pa\.types|types\.is_\w+)", path.read_text())
+    assert tests == [], "use kind_of, storage_kind_of or another function of schema/type_info.py"
+
+
 def test_no_module_is_a_landfill() -> None:
     names = {path.stem for path in SOURCES}
     assert names.isdisjoint({"utils", "util", "helpers", "common", "misc", "constants"})

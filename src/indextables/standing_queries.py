@@ -27,6 +27,7 @@ from indextables.read.standing import (
 )
 from indextables.read.table_context import SplitRef, TableContext
 from indextables.schema.conversion import cast_stream
+from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.footer import PARQUET_TAG
 from indextables.store import open_store
 
@@ -129,7 +130,7 @@ class StandingQueries:
         """Index columns of text word by word, unless options say how columns are indexed."""
         if any(key.startswith(INDEXING_PREFIX.lower()) for key in self._options.values):
             return {}
-        texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
+        texts = [f.name for f in schema if kind_of(f.type) is TypeKind.STRING]
         return {f"indexing.typemap.{name}": "text" for name in texts}
 
 

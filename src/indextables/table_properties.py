@@ -12,6 +12,7 @@ from indextables.options import Options
 from indextables.options.indexing import INDEXING_PREFIX
 from indextables.predicate import Predicate, parse_condition
 from indextables.predicate.addresses import compare_addresses
+from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.mapping import Field, Kind, check_address_types, mapping_for
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.quickwit import bundle_mapping
@@ -131,6 +132,6 @@ def options_for_mapping(mapping: FieldMapping, schema: pa.Schema) -> dict[str, s
             options[f"indexing.tokenizer.{field.column.lower()}"] = field.tokenizer
         elif field.kind is Kind.IP:
             options[f"indexing.typemap.{field.column.lower()}"] = "ip"
-        elif field.kind is Kind.JSON and pa.types.is_string(schema.field(field.column).type):
+        elif field.kind is Kind.JSON and kind_of(schema.field(field.column).type) is TypeKind.STRING:
             options[f"indexing.typemap.{field.column.lower()}"] = "json"
     return options

@@ -1,20 +1,27 @@
 """The type table: every kind has a record, every Arrow type a kind."""
 
 import decimal
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from indextables.schema.conversion import storage_schema
 from indextables.schema.type_info import (
     NESTED,
     TYPE_INFO,
     TypeKind,
     average_type,
+    common_kind,
     index_type,
     info_of,
     is_int64_ordered,
     kind_of,
+    leaf_count,
+    replace_children,
     sql_name,
+    storage_kind_of,
     sum_type,
 )
 from indextables.split.index.encode import integer_values
@@ -59,6 +66,46 @@ def test_every_arrow_type_has_its_kind(arrow, kind):
     assert info_of(arrow) is TYPE_INFO[kind]
     assert sql_name(arrow)
     assert (kind in NESTED) == (pa.types.is_nested(arrow))
+
+
+OTHER_LAYOUTS = [
+    *(pa.large_string(), pa.string_view(), pa.large_binary(), pa.binary_view(), pa.binary(3)),
+    *(pa.date64(), pa.time32("ms"), pa.decimal32(5, 2), pa.decimal64(5, 2), pa.decimal256(60, 2)),
+    *(pa.large_list(pa.int8()), pa.list_(pa.int8(), 2), pa.list_view(pa.int8())),
+]
+
+
+@pytest.mark.parametrize("arrow", [*TYPES, *OTHER_LAYOUTS], ids=str)
+def test_stored_types_are_those_that_a_table_converts_to(arrow: pa.DataType) -> None:
+    is_stored = arrow not in OTHER_LAYOUTS
+    assert storage_kind_of(arrow) is (kind_of(arrow) if is_stored else TypeKind.OTHER)
+    if kind_of(arrow) not in {TypeKind.OTHER, TypeKind.INTEGER, TypeKind.FLOAT, TypeKind.DECIMAL}:
+        (field,) = storage_schema(pa.schema([pa.field("a", arrow)]))
+        assert storage_kind_of(field.type) is kind_of(arrow)
+
+
+def test_two_types_have_a_common_kind_if_they_are_stored_in_the_same_way() -> None:
+    assert common_kind(pa.int8(), pa.int64()) is TypeKind.INTEGER
+    assert common_kind(pa.string(), pa.large_string()) is TypeKind.OTHER
+    assert common_kind(pa.date32(), pa.int32()) is TypeKind.OTHER
+
+
+def test_the_number_of_leaf_columns_is_that_of_parquet(tmp_path: Path) -> None:
+    inner = pa.struct(
+        [("a", pa.list_(pa.int8())), ("b", pa.map_(pa.string(), pa.struct([("c", pa.date32())])))]
+    )
+    pq.write_table(pa.table({"x": pa.nulls(1, inner)}), tmp_path / "t.parquet")
+    assert leaf_count(inner) == pq.read_metadata(tmp_path / "t.parquet").num_columns == 3
+
+
+def test_child_fields_are_replaced_in_stored_types_only() -> None:
+    def longer(field: pa.Field) -> pa.Field:
+        return field.with_type(pa.int64())
+
+    assert replace_children(pa.list_(pa.int8()), longer) == pa.list_(pa.int64())
+    assert replace_children(pa.map_(pa.int8(), pa.int8()), longer) == pa.map_(pa.int64(), pa.int64())
+    assert replace_children(pa.struct([("a", pa.int8())]), longer) == pa.struct([("a", pa.int64())])
+    assert replace_children(pa.large_list(pa.int8()), longer) == pa.large_list(pa.int8())
 
 
 @pytest.mark.parametrize("arrow", [each for each in TYPES if index_type(each) == "i64"], ids=str)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 import pyarrow as pa
 
 from indextables.cli.parameters import OutputFormat
+from indextables.schema.type_info import NUMERIC, TypeKind, kind_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -262,7 +263,7 @@ def to_json(value: object) -> str:
 
 
 def _values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    if pa.types.is_map(column.type):
+    if kind_of(column.type) is TypeKind.MAP:
         return [None if entry is None else dict(entry) for entry in column.to_pylist()]
     values: list[Any] = column.to_pylist()
     return values
@@ -305,4 +306,4 @@ def _csv_cell(value: Any) -> object:  # noqa: ANN401
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    return kind_of(kind) in NUMERIC

@@ -17,6 +17,7 @@ from indextables.options import Options
 from indextables.predicate import Predicate
 from indextables.records import dataclass
 from indextables.schema.statistics import null_counts
+from indextables.schema.type_info import NESTED, kind_of
 from indextables.schema.values import parse_values
 from indextables.split.checksum import crc32
 from indextables.split.footer import BLOCK_BYTES, META, PARQUET_TAG, Footer, IndexFile, read_footer
@@ -214,7 +215,7 @@ def _bound(
     texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     present = len(texts) - texts.null_count
     values = parse_values(texts, field.type, partition=partition).values if present else texts
-    if values.null_count == len(values) or pa.types.is_nested(values.type):
+    if values.null_count == len(values) or kind_of(values.type) in NESTED:
         return None, None, present
     order = pc.array_sort_indices(values, null_placement="at_end")
     last = order[len(values) - values.null_count - 1]

@@ -38,7 +38,9 @@ from indextables.schema.type_info import (
     NUMERIC,
     UTC_TIMESTAMP,
     TypeKind,
+    fixed_width,
     info_of,
+    is_signed_integer,
     kind_of,
     sql_name,
     value_type,
@@ -65,7 +67,7 @@ def compare(
     family, other = kind_of(type_), kind_of(literal.type)
     if family is TypeKind.FLOAT and other in NUMERIC:
         return _compare_float(column, type_, op, float(literal.as_py()))
-    if op in _INEQUALITIES and pa.types.is_signed_integer(type_) and other is TypeKind.DECIMAL:
+    if op in _INEQUALITIES and is_signed_integer(type_) and other is TypeKind.DECIMAL:
         beyond = _beyond_bigint(literal.as_py())
         if beyond:
             return Always((beyond > 0) == (op in {Op.LT, Op.LE}))
@@ -74,9 +76,10 @@ def compare(
     if family in DATETIME and other in DATETIME:
         return _compare_whole(column, type_, op, _time_bounds(column, type_, literal, time_zone))
     if family is other and family in {TypeKind.STRING, TypeKind.BINARY, TypeKind.BOOLEAN}:
-        if pa.types.is_fixed_size_binary(type_) and len(literal.as_py()) != type_.byte_width:
+        width = fixed_width(type_)
+        if width is not None and len(literal.as_py()) != width:
             raise PredicateError(
-                f"{column.name} has values of {type_.byte_width} bytes; compare it with one of this length"
+                f"{column.name} has values of {width} bytes; compare it with one of this length"
             )
         return Compare(op, column, pa.scalar(literal.as_py(), type_))
     raise PredicateError(_not_comparable(column, type_, literal))

@@ -44,7 +44,14 @@ from indextables.predicate.tree import (
     constant_unless_null,
 )
 from indextables.records import dataclass
-from indextables.schema.type_info import TypeKind, is_int64_ordered, kind_of, sql_name, value_type
+from indextables.schema.type_info import (
+    TypeKind,
+    is_int64_ordered,
+    kind_of,
+    sql_name,
+    storage_kind_of,
+    value_type,
+)
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -143,19 +150,22 @@ def is_consecutive(values: pa.Array) -> bool:
 
 def to_int64(values: pa.Array) -> pa.Array:
     """Values of a type that `is_int64_ordered` as 64-bit integers."""
-    if pa.types.is_date32(values.type):
+    if storage_kind_of(values.type) is TypeKind.DATE:
         return values.view(pa.int32()).cast(pa.int64())
     return values.cast(pa.int64())
 
 
+_NUMBER_FLOATS = (pa.float32(), pa.float64())
+
+
 def has_numbers(type_: pa.DataType) -> bool:
     """Whether a NumberSet can hold the values of a type."""
-    return is_int64_ordered(type_) or bool(pa.types.is_float64(type_) or pa.types.is_float32(type_))
+    return is_int64_ordered(type_) or type_ in _NUMBER_FLOATS
 
 
 def comparable_numbers(values: pa.Array) -> pa.Array:
     """64-bit numbers that are equal if and only if the values are equal in SQL: one zero, one NaN."""
-    if not pa.types.is_floating(values.type):
+    if kind_of(values.type) is not TypeKind.FLOAT:
         return to_int64(values)
     missing = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
     floats = values.cast(pa.float64())
@@ -284,7 +294,7 @@ class _Evaluation:
                 raise PredicateError(f"the rows have {len(indices)} columns named {column.path[0]!r}")
             values = self.rows.column(indices[0])
             for name in column.path[1:]:
-                if not pa.types.is_struct(values.type) or values.type.get_field_index(name) < 0:
+                if kind_of(values.type) is not TypeKind.STRUCT or values.type.get_field_index(name) < 0:
                     raise PredicateError(f"the rows have no column {column.name!r}")
                 values = pc.struct_field(values, [values.type.get_field_index(name)])
             plain = _kernel_type(value_type(values.type))
@@ -361,7 +371,7 @@ def apply_steps(values: Any, steps: Sequence[Step]) -> Any:  # noqa: ANN401
 
 
 def _sizes(array: pa.Array) -> pa.Array:
-    if pa.types.is_map(array.type):
+    if kind_of(array.type) is TypeKind.MAP:
         sizes = pa.array(np.diff(array.offsets.to_numpy()).astype(np.int32))
         return pc.if_else(array.is_valid(), sizes, pa.scalar(None, pa.int32()))
     return pc.list_value_length(array).cast(pa.int32())
@@ -372,7 +382,7 @@ def _children(array: pa.Array) -> tuple[Any, Any, pa.Array]:
     offsets = array.offsets.to_numpy()
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     ends = np.where(valid, offsets[1:], offsets[:-1])
-    return offsets[:-1], ends, array.items if pa.types.is_map(array.type) else array.values
+    return offsets[:-1], ends, array.items if kind_of(array.type) is TypeKind.MAP else array.values
 
 
 def _contains(array: pa.Array, matches: Predicate) -> pa.Array:
@@ -404,15 +414,17 @@ def _element(array: pa.Array, position: int | None, matches: Predicate | None) -
 
 def _kernel_type(type_: pa.DataType) -> pa.DataType:
     """The type with the same values that all kernels accept."""
-    if pa.types.is_string_view(type_):
-        return pa.large_string()
-    if pa.types.is_binary_view(type_):
-        return pa.large_binary()
-    if pa.types.is_float16(type_):
-        return pa.float32()
-    if pa.types.is_decimal(type_) and type_.bit_width < 128:
-        return pa.decimal128(type_.precision, type_.scale)
-    return type_
+    match kind_of(type_):
+        case TypeKind.STRING if type_ == pa.string_view():
+            return pa.large_string()
+        case TypeKind.BINARY if type_ == pa.binary_view():
+            return pa.large_binary()
+        case TypeKind.FLOAT if type_.bit_width == 16:
+            return pa.float32()
+        case TypeKind.DECIMAL if type_.bit_width < 128:
+            return pa.decimal128(type_.precision, type_.scale)
+        case _:
+            return type_
 
 
 def _compare_values(op: Op, values: Any, value: pa.Scalar) -> Any:  # noqa: ANN401

@@ -284,7 +284,7 @@ def read_type(cursor: Cursor) -> pa.DataType:
         hint = suggestion(name, _TYPES) or ";"
         raise cursor.error(f"{token.text!r} is not a type to cast to{hint} these are: {', '.join(_TYPES)}")
     cursor.take()
-    if not pa.types.is_decimal(_TYPES[name]) or not cursor.accept_symbol("("):
+    if kind_of(_TYPES[name]) is not TypeKind.DECIMAL or not cursor.accept_symbol("("):
         return _TYPES[name]
     precision, scale = _digits(cursor), 0
     if cursor.accept_symbol(","):

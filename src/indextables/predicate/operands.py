@@ -274,7 +274,7 @@ def element(operand: Operand, key: Operand, zone: str) -> Operand:
     nested = _as_computed(operand, "[...]")
     if not isinstance(key, LiteralOperand) or not key.scalar.is_valid:
         raise PredicateError("brackets take a number, or the key of a map, as a value")
-    if pa.types.is_map(nested.type):
+    if kind_of(nested.type) is TypeKind.MAP:
         matches = compare(VALUE, nested.type.key_type, Op.EQ, key.scalar, time_zone=zone)
         return nested.with_step(Element(matches=matches, key=key.scalar), value_type(nested.type.item_type))
     if not is_list(nested.type):
@@ -286,7 +286,7 @@ def element(operand: Operand, key: Operand, zone: str) -> Operand:
 
 def struct_field(operand: ComputedOperand, name: str) -> Operand:
     """`operand.name`, where the operand is a struct."""
-    fields = list(operand.type) if pa.types.is_struct(operand.type) else []
+    fields = list(operand.type) if kind_of(operand.type) is TypeKind.STRUCT else []
     fields_by_name = [field for field in fields if field.name.lower() == name.lower()]
     if len(fields_by_name) != 1:
         what = "more than one field" if fields_by_name else "no field"
@@ -297,7 +297,7 @@ def struct_field(operand: ComputedOperand, name: str) -> Operand:
 def size(operand: Operand) -> Operand:
     """`size(operand)`."""
     nested = _as_computed(operand, "size")
-    if not is_list(nested.type) and not pa.types.is_map(nested.type):
+    if not is_list(nested.type) and kind_of(nested.type) is not TypeKind.MAP:
         raise PredicateError(f"{nested.column.name} is {sql_name(nested.type)}; size takes an array or a map")
     return nested.with_step(Size(), pa.int32())
 

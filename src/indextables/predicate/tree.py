@@ -101,7 +101,7 @@ class Values(Sequence[pa.Scalar]):
 def _bits(array: pa.Array) -> pa.Array:
     """The values, with floats as integers of the same bits, so that NaN equals NaN."""
     whole = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
-    return array.view(whole[array.type.bit_width]) if pa.types.is_floating(array.type) else array
+    return array.view(whole[array.type.bit_width]) if kind_of(array.type) is TypeKind.FLOAT else array
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,15 @@ from indextables.predicate import Predicate, Search
 from indextables.predicate.traversal import searches_of
 from indextables.read.table_context import TableContext
 from indextables.records import dataclass
-from indextables.schema.type_info import NESTED, NUMERIC, average_type, kind_of, sum_type
+from indextables.schema.type_info import (
+    NESTED,
+    NUMERIC,
+    TIMESTAMPS,
+    TypeKind,
+    average_type,
+    kind_of,
+    sum_type,
+)
 from indextables.split.query.index_view import TermStatistics
 
 _AGGREGATE_TEXT = re.compile(
@@ -140,13 +148,13 @@ def group_type(group: Group, arrow: pa.DataType) -> pa.DataType:
     """
     match group:
         case str():
-            if pa.types.is_map(arrow):
+            if kind_of(arrow) is TypeKind.MAP:
                 raise PredicateError(f"'{group}' is a map; rows cannot be grouped by maps")
             return arrow
         case DateHistogram():
-            if pa.types.is_timestamp(arrow):
+            if kind_of(arrow) in TIMESTAMPS:
                 return arrow
-            if pa.types.is_date32(arrow):
+            if kind_of(arrow) is TypeKind.DATE:
                 return pa.timestamp("us", "UTC")
             raise PredicateError(
                 f"a date histogram needs a date or timestamp, but '{group.column}' is {arrow}"

@@ -279,7 +279,7 @@ def first_rows(columns: Mapping[str, pa.Array], order: Sequence[SortKey], count:
         missing = values.is_null().cast(pa.int8())
         keys[f"null{number}"] = missing
         directions.append((f"null{number}", "descending" if key.nulls_first else "ascending"))
-        keys[f"value{number}"] = float_order(values) if pa.types.is_floating(values.type) else values
+        keys[f"value{number}"] = float_order(values) if kind_of(values.type) is TypeKind.FLOAT else values
         directions.append((f"value{number}", "ascending" if key.ascending else "descending"))
     keys["place"] = pa.array(np.arange(rows))
     directions.append(("place", "ascending"))
@@ -293,7 +293,7 @@ def _not_after(values: pa.Array, worst: pa.Scalar, key: SortKey) -> pa.Array:
     if not worst.is_valid:
         # Every value sorts before nulls that come last; only nulls equal nulls that come first.
         return values.is_null() if key.nulls_first else pa.array(np.ones(len(values), dtype=np.bool_))
-    if pa.types.is_floating(values.type):
+    if kind_of(values.type) is TypeKind.FLOAT:
         worst = float_order(pa.array([worst.as_py()], values.type))[0]
         values = float_order(values)
     mask = pc.less_equal(values, worst) if key.ascending else pc.greater_equal(values, worst)

@@ -10,21 +10,23 @@ from typing import assert_never
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
 from indextables.errors import ColumnTypeError, NewColumnError, SchemaError
 from indextables.schema.type_info import (
     LOCAL_TIMESTAMP,
     METADATA_KEY,
+    NESTED,
     TYPE_KEY,
     UTC_TIMESTAMP,
     VARIANT,
     TypeKind,
+    common_kind,
     info_of,
     is_collated,
     is_variant,
     kind_of,
     parse_spark_type,
+    storage_kind_of,
 )
 
 # The signed or wider types that hold all values of types that Spark does not have.
@@ -110,36 +112,38 @@ def convert_array(array: pa.Array, field: pa.Field, path: str) -> pa.Array:
         array = _convert(array, target, path)
     if not field.nullable and array.null_count:
         raise SchemaError(f"column {path} must not be null, but {array.null_count} of {len(array)} rows are")
-    if pt.is_nested(target):
+    if kind_of(target) in NESTED:
         _check_nested_nulls(array, path)
     return array
 
 
 def is_assignable(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether every value of one storage type is a value of the other (an int is a long)."""
-    if source == target or pt.is_null(source):
+    if source == target or kind_of(source) is TypeKind.NULL:
         return True
     if source in _DIGITS and target in _DIGITS:
         return bool(source.bit_width <= target.bit_width)
-    if pt.is_decimal128(target):
-        whole = target.precision - target.scale
-        if pt.is_decimal128(source):
+    if source in _DIGITS and storage_kind_of(target) is TypeKind.DECIMAL:
+        return bool(_DIGITS[source] <= target.precision - target.scale)
+    match common_kind(source, target):
+        case TypeKind.DECIMAL:
+            whole = target.precision - target.scale
             return bool(source.scale <= target.scale and source.precision - source.scale <= whole)
-        return bool(_DIGITS.get(source, 99) <= whole)
-    if pt.is_time64(source) and pt.is_time64(target):
-        return True
-    if pt.is_list(source) and pt.is_list(target):
-        return is_assignable(source.value_type, target.value_type)
-    if pt.is_map(source) and pt.is_map(target):
-        return is_assignable(source.key_type, target.key_type) and is_assignable(
-            source.item_type, target.item_type
-        )
-    if pt.is_struct(source) and pt.is_struct(target):
-        inner = {child.name.lower(): child for child in target}
-        return all(
-            c.name.lower() in inner and is_assignable(c.type, inner[c.name.lower()].type) for c in source
-        )
-    return source in _EXACT_IN.get(target, ())
+        case TypeKind.TIME:
+            return True
+        case TypeKind.LIST:
+            return is_assignable(source.value_type, target.value_type)
+        case TypeKind.MAP:
+            return is_assignable(source.key_type, target.key_type) and is_assignable(
+                source.item_type, target.item_type
+            )
+        case TypeKind.STRUCT:
+            inner = {child.name.lower(): child for child in target}
+            return all(
+                c.name.lower() in inner and is_assignable(c.type, inner[c.name.lower()].type) for c in source
+            )
+        case _:
+            return source in _EXACT_IN.get(target, ())
 
 
 def _storage_field(field: pa.Field, path: str) -> pa.Field:
@@ -156,7 +160,7 @@ def _storage_field(field: pa.Field, path: str) -> pa.Field:
 def _storage_type(arrow: pa.DataType, path: str) -> pa.DataType:  # noqa: C901 - one case for each kind
     if isinstance(arrow, pa.BaseExtensionType) and arrow.extension_name == "arrow.json":
         return pa.string()
-    if pt.is_dictionary(arrow) or pt.is_run_end_encoded(arrow):
+    if isinstance(arrow, pa.DictionaryType | pa.RunEndEncodedType):
         return _storage_type(arrow.value_type, path)
     match kind_of(arrow):
         case TypeKind.NULL | TypeKind.BOOLEAN:
@@ -203,32 +207,42 @@ def _decode(array: pa.Array) -> pa.Array:
     """The array without dictionary or run-end encoding; of an extension type the storage array."""
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
-    if pt.is_dictionary(array.type):
+    if isinstance(array.type, pa.DictionaryType):
         array = array.dictionary_decode()
-    if pt.is_run_end_encoded(array.type):
+    if isinstance(array.type, pa.RunEndEncodedType):
         array = pc.run_end_decode(array)
     return array
 
 
 def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
-    if pt.is_null(array.type):
+    if kind_of(array.type) is TypeKind.NULL:
         return pa.nulls(len(array), target)
-    if pt.is_struct(target):
-        return _convert_struct(array, target, path)
-    if pt.is_map(target):
-        # `take` copies only the entries of the slice that are not below a null.
-        packed = array.take(pa.array(np.arange(len(array))))
-        keys = convert_array(packed.keys, target.key_field, f"{path}.key")
-        items = convert_array(packed.items, target.item_field, f"{path}.value")
-        return pa.MapArray.from_arrays(packed.offsets, keys, items, type=target, mask=_nulls(array))
-    if pt.is_list(target):
-        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-        ends = np.cumsum(lengths, dtype=np.int64)
-        if len(ends) and ends[-1] > np.iinfo(np.int32).max:
-            raise SchemaError(f"column {path} has too many elements in one batch; write smaller batches")
-        offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
-        values = convert_array(array.flatten(), target.value_field, f"{path}.element")
-        return pa.ListArray.from_arrays(offsets, values, type=target, mask=_nulls(array))
+    match storage_kind_of(target):
+        case TypeKind.STRUCT:
+            return _convert_struct(array, target, path)
+        case TypeKind.MAP:
+            # `take` copies only the entries of the slice that are not below a null.
+            packed = array.take(pa.array(np.arange(len(array))))
+            keys = convert_array(packed.keys, target.key_field, f"{path}.key")
+            items = convert_array(packed.items, target.item_field, f"{path}.value")
+            return pa.MapArray.from_arrays(packed.offsets, keys, items, type=target, mask=_nulls(array))
+        case TypeKind.LIST:
+            return _convert_list(array, target, path)
+        case _:
+            return _convert_value(array, target, path)
+
+
+def _convert_list(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(lengths, dtype=np.int64)
+    if len(ends) and ends[-1] > np.iinfo(np.int32).max:
+        raise SchemaError(f"column {path} has too many elements in one batch; write smaller batches")
+    offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
+    values = convert_array(array.flatten(), target.value_field, f"{path}.element")
+    return pa.ListArray.from_arrays(offsets, values, type=target, mask=_nulls(array))
+
+
+def _convert_value(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     try:
         result = array.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -236,9 +250,8 @@ def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
             f"column {path} cannot be stored as {target}: {error}; cast or round it first"
         ) from None
     # Arrow silently drops the time of day of a date in milliseconds.
-    if pt.is_date64(array.type) and not result.cast(pa.date64()).view(pa.int64()).equals(
-        array.view(pa.int64())
-    ):
+    is_millis = array.type == pa.date64()
+    if is_millis and not result.cast(pa.date64()).view(pa.int64()).equals(array.view(pa.int64())):
         raise SchemaError(f"column {path} has dates that are not whole days; cast it to a timestamp first")
     return result
 
@@ -262,16 +275,18 @@ def _nulls(array: pa.Array) -> pa.Array | None:
 
 def _check_nested_nulls(array: pa.Array, path: str) -> None:
     arrow = array.type
-    if pt.is_struct(arrow):
-        inner = list(zip(arrow, array.flatten(), strict=True))
-        parents = array.null_count
-    elif pt.is_list(arrow):
-        inner, parents = [(arrow.value_field, array.flatten())], 0
-    elif pt.is_map(arrow):
-        entries = array.take(pa.array(np.arange(len(array)))) if array.offset or array.null_count else array
-        inner, parents = [(arrow.key_field, entries.keys), (arrow.item_field, entries.items)], 0
-    else:
-        return
+    match storage_kind_of(arrow):
+        case TypeKind.STRUCT:
+            inner = list(zip(arrow, array.flatten(), strict=True))
+            parents = array.null_count
+        case TypeKind.LIST:
+            inner, parents = [(arrow.value_field, array.flatten())], 0
+        case TypeKind.MAP:
+            every = pa.array(np.arange(len(array)))
+            entries = array.take(every) if array.offset or array.null_count else array
+            inner, parents = [(arrow.key_field, entries.keys), (arrow.item_field, entries.items)], 0
+        case _:
+            return
     for field, values in inner:
         if not field.nullable and values.null_count > parents:
             raise SchemaError(f"column {path}.{field.name} must not be null, but some values are")
@@ -340,13 +355,16 @@ def _check_field_names(fields: list[pa.Field], path: tuple[str, ...]) -> None:
 
 
 def _check_type(arrow: pa.DataType, path: tuple[str, ...]) -> None:
-    if pt.is_struct(arrow):
-        _check_field_names(list(arrow), path)
-    elif pt.is_map(arrow):
-        _check_type(arrow.key_type, (*path, "key"))
-        _check_type(arrow.item_type, (*path, "value"))
-    elif pt.is_nested(arrow) and arrow.num_fields == 1:
-        _check_type(arrow.value_type, (*path, "element"))
+    match kind_of(arrow):
+        case TypeKind.STRUCT:
+            _check_field_names(list(arrow), path)
+        case TypeKind.MAP:
+            _check_type(arrow.key_type, (*path, "key"))
+            _check_type(arrow.item_type, (*path, "value"))
+        case TypeKind.LIST:
+            _check_type(arrow.value_type, (*path, "element"))
+        case _:
+            pass
 
 
 def _merge_fields(
@@ -372,17 +390,19 @@ def _merge_fields(
 
 
 def _merge_types(table: pa.DataType, new: pa.DataType, path: tuple[str, ...], *, merge: bool) -> pa.DataType:
-    if pt.is_struct(table) and pt.is_struct(new):
-        return pa.struct(_merge_fields(list(table), list(new), path, merge=merge))
-    if pt.is_list(table) and pt.is_list(new):
-        element = _merge_types(table.value_type, new.value_type, (*path, "element"), merge=merge)
-        return pa.list_(table.value_field.with_type(element))
-    if pt.is_map(table) and pt.is_map(new):
-        key = _merge_types(table.key_type, new.key_type, (*path, "key"), merge=False)
-        item = _merge_types(table.item_type, new.item_type, (*path, "value"), merge=merge)
-        return pa.map_(table.key_field.with_type(key), table.item_field.with_type(item))
-    if is_assignable(new, table):
-        return table
-    if merge and pt.is_null(table):
-        return new
-    raise ColumnTypeError(".".join(path), str(table), str(new))
+    match common_kind(table, new):
+        case TypeKind.STRUCT:
+            return pa.struct(_merge_fields(list(table), list(new), path, merge=merge))
+        case TypeKind.LIST:
+            element = _merge_types(table.value_type, new.value_type, (*path, "element"), merge=merge)
+            return pa.list_(table.value_field.with_type(element))
+        case TypeKind.MAP:
+            key = _merge_types(table.key_type, new.key_type, (*path, "key"), merge=False)
+            item = _merge_types(table.item_type, new.item_type, (*path, "value"), merge=merge)
+            return pa.map_(table.key_field.with_type(key), table.item_field.with_type(item))
+        case _ if is_assignable(new, table):
+            return table
+        case _ if merge and kind_of(table) is TypeKind.NULL:
+            return new
+        case _:
+            raise ColumnTypeError(".".join(path), str(table), str(new))

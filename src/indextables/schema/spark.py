@@ -18,6 +18,7 @@ from indextables.schema.type_info import (
     kind_of,
     parse_spark_type,
     spark_metadata,
+    storage_kind_of,
 )
 
 
@@ -82,7 +83,7 @@ def _field(
 ) -> pa.Field:
     arrow, tag = _arrow(json_type, path)
     metadata = dict(extra or {})
-    if pa.types.is_null(arrow) and not nullable:
+    if kind_of(arrow) is TypeKind.NULL and not nullable:
         nullable, tag = True, REQUIRED_VOID
     if tag is not None:
         metadata[TYPE_KEY] = tag.encode()
@@ -141,10 +142,10 @@ def _type_json(field: pa.Field, path: tuple[str, ...]) -> object:
         0
     ] == arrow:
         return tag.decode()
-    match kind_of(arrow):
-        case TypeKind.DECIMAL if pa.types.is_decimal128(arrow) and 0 <= arrow.scale <= arrow.precision:
+    match storage_kind_of(arrow):
+        case TypeKind.DECIMAL if 0 <= arrow.scale <= arrow.precision:
             return f"decimal({arrow.precision},{arrow.scale})"
-        case TypeKind.LIST if pa.types.is_list(arrow):
+        case TypeKind.LIST:
             element = _type_json(arrow.value_field, (*path, "element"))
             return {"type": "array", "elementType": element, "containsNull": _nullable(arrow.value_field)}
         case TypeKind.MAP:

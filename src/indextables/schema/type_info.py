@@ -14,11 +14,11 @@ PySpark uses for it.
 import functools
 import json
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from indextables.errors import SchemaError
 from indextables.records import dataclass
@@ -112,45 +112,76 @@ TYPE_INFO: dict[TypeKind, TypeInfo] = {
 
 NUMERIC = frozenset({TypeKind.INTEGER, TypeKind.FLOAT, TypeKind.DECIMAL})
 DATETIME = frozenset({TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_NTZ})
+TIMESTAMPS = frozenset({TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_NTZ})
 NESTED = frozenset({TypeKind.LIST, TypeKind.MAP, TypeKind.STRUCT})
 
-# The kinds of Arrow types by pyarrow's tests; timestamps are distinguished by their zone.
-_TESTS = (
-    (pt.is_integer, TypeKind.INTEGER),
-    (pt.is_floating, TypeKind.FLOAT),
-    (pt.is_decimal, TypeKind.DECIMAL),
-    (pt.is_boolean, TypeKind.BOOLEAN),
-    (pt.is_string, TypeKind.STRING),
-    (pt.is_large_string, TypeKind.STRING),
-    (pt.is_string_view, TypeKind.STRING),
-    (pt.is_binary, TypeKind.BINARY),
-    (pt.is_large_binary, TypeKind.BINARY),
-    (pt.is_binary_view, TypeKind.BINARY),
-    (pt.is_fixed_size_binary, TypeKind.BINARY),
-    (pt.is_date, TypeKind.DATE),
-    (pt.is_time, TypeKind.TIME),
-    (pt.is_duration, TypeKind.INTERVAL),
-    (pt.is_null, TypeKind.NULL),
-    (pt.is_list, TypeKind.LIST),
-    (pt.is_large_list, TypeKind.LIST),
-    (pt.is_fixed_size_list, TypeKind.LIST),
-    (pt.is_list_view, TypeKind.LIST),
-    (pt.is_large_list_view, TypeKind.LIST),
-    (pt.is_map, TypeKind.MAP),
-    (pt.is_struct, TypeKind.STRUCT),
+# The Arrow types of each kind by examples, first the one in which values are stored. Intervals of months are
+# stored as integers, decimals with 128 bits, times with 64.
+_EXAMPLES: dict[TypeKind, tuple[pa.DataType, ...]] = {
+    TypeKind.NULL: (pa.null(),),
+    TypeKind.BOOLEAN: (pa.bool_(),),
+    TypeKind.DECIMAL: (pa.decimal128(1), pa.decimal32(1), pa.decimal64(1), pa.decimal256(1)),
+    TypeKind.STRING: (pa.string(), pa.large_string(), pa.string_view()),
+    TypeKind.BINARY: (pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1)),
+    TypeKind.DATE: (pa.date32(), pa.date64()),
+    TypeKind.TIMESTAMP_NTZ: (pa.timestamp("us"),),
+    TypeKind.TIME: (pa.time64("us"), pa.time32("ms")),
+    TypeKind.INTERVAL: (pa.duration("us"),),
+    TypeKind.LIST: (
+        pa.list_(pa.null()),
+        pa.large_list(pa.null()),
+        pa.list_(pa.null(), 1),
+        pa.list_view(pa.null()),
+        pa.large_list_view(pa.null()),
+    ),
+    TypeKind.MAP: (pa.map_(pa.string(), pa.null()),),
+    TypeKind.STRUCT: (pa.struct([]),),
+}
+_INTEGERS = (
+    *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+    *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
 )
+_FLOATS = (pa.float16(), pa.float32(), pa.float64())
+# By the id of an Arrow type, which costs less than the hash of the type.
+_KINDS = {
+    **{each.id: kind for kind, examples in _EXAMPLES.items() for each in examples},
+    **{each.id: TypeKind.INTEGER for each in _INTEGERS},
+    **{each.id: TypeKind.FLOAT for each in _FLOATS},
+}
+_OTHER_LAYOUTS = frozenset(each.id for examples in _EXAMPLES.values() for each in examples[1:])
+_SIGNED = frozenset(each.id for each in _INTEGERS[:4])
+_LISTS_WITH_OFFSETS = frozenset({pa.list_(pa.null()).id, pa.large_list(pa.null()).id})
+_TIMESTAMP = LOCAL_TIMESTAMP.id
+_FIXED_SIZE_BINARY = pa.binary(1).id
+_FIXED_SIZE_LIST = pa.list_(pa.null(), 1).id
+_INT64_KINDS = frozenset({TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_NTZ, TypeKind.TIME})
 
 
-@functools.lru_cache(maxsize=4096)
 def kind_of(type_: pa.DataType) -> TypeKind:
     """The kind of an Arrow type.
 
     >>> kind_of(pa.large_string()), kind_of(pa.timestamp("ms"))
     (<TypeKind.STRING: 'string'>, <TypeKind.TIMESTAMP_NTZ: 'timestamp_ntz'>)
     """
-    if pt.is_timestamp(type_):
-        return TypeKind.TIMESTAMP_NTZ if type_.tz is None else TypeKind.TIMESTAMP
-    return next((kind for test, kind in _TESTS if test(type_)), TypeKind.OTHER)
+    id_ = type_.id
+    if id_ == _TIMESTAMP and type_.tz is not None:
+        return TypeKind.TIMESTAMP
+    return _KINDS.get(id_, TypeKind.OTHER)
+
+
+def storage_kind_of(type_: pa.DataType) -> TypeKind:
+    """The kind of an Arrow type whose layout is that of stored values; OTHER for large strings, views, ...
+
+    >>> storage_kind_of(pa.string()), storage_kind_of(pa.large_string())
+    (<TypeKind.STRING: 'string'>, <TypeKind.OTHER: 'other'>)
+    """
+    return TypeKind.OTHER if type_.id in _OTHER_LAYOUTS else kind_of(type_)
+
+
+def common_kind(one: pa.DataType, other: pa.DataType) -> TypeKind:
+    """The kind of two Arrow types that are stored in the same way; OTHER if they are not."""
+    kind = storage_kind_of(one)
+    return kind if kind is storage_kind_of(other) else TypeKind.OTHER
 
 
 def info_of(type_: pa.DataType) -> TypeInfo:
@@ -181,22 +212,66 @@ def child_fields(type_: pa.DataType) -> list[pa.Field]:
             return []
 
 
+def replace_children(type_: pa.DataType, replace: Callable[[pa.Field], pa.Field]) -> pa.DataType:
+    """The type with other child fields, if it is stored with child fields; keys of maps stay required."""
+    match storage_kind_of(type_):
+        case TypeKind.STRUCT:
+            return pa.struct([replace(field) for field in type_])
+        case TypeKind.LIST:
+            return pa.list_(replace(type_.value_field))
+        case TypeKind.MAP:
+            return pa.map_(replace(type_.key_field).with_nullable(False), replace(type_.item_field))
+        case _:
+            return type_
+
+
+def leaf_count(type_: pa.DataType) -> int:
+    """How many leaf columns a value of this type has in Parquet.
+
+    >>> leaf_count(pa.int32()), leaf_count(pa.map_(pa.string(), pa.list_(pa.int8())))
+    (1, 2)
+    """
+    if kind_of(type_) not in NESTED:
+        return 1
+    return sum(leaf_count(field.type) for field in child_fields(type_))
+
+
+def decode_dictionary(values: pa.Array) -> pa.Array:
+    """The values without dictionary encoding."""
+    return values.cast(values.type.value_type) if isinstance(values.type, pa.DictionaryType) else values
+
+
 def is_list(type_: pa.DataType) -> bool:
     """Whether the type is an array of SQL, with offsets of its elements."""
-    return bool(pt.is_list(type_) or pt.is_large_list(type_))
+    return type_.id in _LISTS_WITH_OFFSETS
+
+
+def is_signed_integer(type_: pa.DataType) -> bool:
+    """Whether the type is an integer of Spark, which has no unsigned ones."""
+    return type_.id in _SIGNED
+
+
+def fixed_width(type_: pa.DataType) -> int | None:
+    """The number of bytes of every value of a binary type; None if their lengths differ.
+
+    >>> fixed_width(pa.binary(16)), fixed_width(pa.binary())
+    (16, None)
+    """
+    return type_.byte_width if type_.id == _FIXED_SIZE_BINARY else None
+
+
+def fixed_length(type_: pa.DataType) -> int | None:
+    """The number of elements of every value of a list type; None if their numbers differ."""
+    return type_.list_size if type_.id == _FIXED_SIZE_LIST else None
 
 
 def is_int64_ordered(type_: pa.DataType) -> bool:
     """Whether values, cast to 64-bit integers, keep their order."""
-    match kind_of(type_):
+    match storage_kind_of(type_):
         case TypeKind.INTEGER:
-            return bool(pt.is_signed_integer(type_))
-        case TypeKind.DATE:
-            return bool(pt.is_date32(type_))
-        case TypeKind.TIME:
-            return bool(pt.is_time64(type_))
+            return is_signed_integer(type_)
         case kind:
-            return kind in {TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_NTZ}
+            return kind in _INT64_KINDS
 
 
 def index_type(type_: pa.DataType) -> IndexType | None:
@@ -214,7 +289,7 @@ def index_type(type_: pa.DataType) -> IndexType | None:
         case TypeKind.FLOAT:
             return type_of_index if type_.bit_width > 16 else None
         case TypeKind.DATE:
-            return type_of_index if pt.is_date32(type_) else None
+            return type_of_index if storage_kind_of(type_) is TypeKind.DATE else None
         case _:
             return type_of_index
 
@@ -356,7 +431,7 @@ def is_collated(field: pa.Field) -> bool:
 
 def is_variant(arrow: pa.DataType) -> bool:
     """Whether the struct is Spark's form of a variant."""
-    if not pt.is_struct(arrow) or arrow.num_fields != 2:
+    if kind_of(arrow) is not TypeKind.STRUCT or arrow.num_fields != 2:
         return False
     marks = [(f.metadata or {}).get(b"variant") for f in arrow if f.name == "metadata"]
     return marks == [b"true"] and arrow.get_field_index("value") >= 0

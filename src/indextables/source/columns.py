@@ -16,14 +16,30 @@ import pyarrow.compute as pc
 
 from indextables.errors import SourceError, UnsupportedSourceError
 from indextables.records import dataclass
-from indextables.schema.type_info import LOCAL_TIMESTAMP, TYPE_KEY, UTC_TIMESTAMP, spark_metadata
-from indextables.source.parquet_file import ParquetFile, leaf_count
+from indextables.schema.type_info import (
+    DATETIME,
+    LOCAL_TIMESTAMP,
+    TIMESTAMPS,
+    TYPE_KEY,
+    UTC_TIMESTAMP,
+    TypeKind,
+    child_fields,
+    common_kind,
+    fixed_width,
+    kind_of,
+    leaf_count,
+    spark_metadata,
+    storage_kind_of,
+)
+from indextables.source.parquet_file import ParquetFile
 
 FIELD_ID = b"PARQUET:field_id"
 _CHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 _CHAR = re.compile(r"char\(\s*(\d+)\s*\)")
 _ANY_CHAR = re.compile(r"(?<!var)char\(")
 _HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
+_LOCAL_SOURCES = frozenset({TypeKind.TIMESTAMP_NTZ, TypeKind.DATE})
+_BYTES = frozenset({TypeKind.STRING, TypeKind.BINARY})
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
 # Days since 1970 of 1582-10-15; microseconds of 1900-01-01, before which zones had other offsets in it.
@@ -54,14 +70,10 @@ def columns_by_name(
     """The columns of a schema; `name_of` gives the key of a field in files."""
 
     def column(each: pa.Field, key: str | int | None) -> Column:
-        kind = each.type
-        children: tuple[Column, ...] = ()
-        if pa.types.is_struct(kind):
-            children = tuple(column(child, name_of(child)) for child in kind)
-        elif pa.types.is_list(kind):
-            children = (column(kind.value_field, None),)
-        elif pa.types.is_map(kind):
-            children = (column(kind.key_field, None), column(kind.item_field, None))
+        if kind_of(each.type) is TypeKind.STRUCT:
+            children = tuple(column(child, name_of(child)) for child in each.type)
+        else:
+            children = tuple(column(child, None) for child in child_fields(each.type))
         return Column(each, key, None, children)
 
     return tuple(column(each, name_of(each)) for each in schema)
@@ -148,7 +160,8 @@ class Projection:
     def _node(self, column: Column, source: pa.DataType, leaves: range, path: str) -> _Node:
         node = _Node(column, source)
         target = column.field.type
-        if pa.types.is_struct(target) and pa.types.is_struct(source):
+        common = common_kind(target, source)
+        if common is TypeKind.STRUCT:
             children, first = [], leaves.start
             for number in range(source.num_fields):
                 child = source.field(number)
@@ -164,9 +177,9 @@ class Projection:
                 return _Node(column)
             for place, child in enumerate(present):
                 child.index = place
-        elif pa.types.is_list(target) and pa.types.is_list(source):
+        elif common is TypeKind.LIST:
             node.children = [self._node(column.children[0], source.value_type, leaves, f"{path}element.")]
-        elif pa.types.is_map(target) and pa.types.is_map(source):
+        elif common is TypeKind.MAP:
             keys = leaf_count(source.key_type)
             middle = leaves.start + keys
             node.children = [
@@ -177,7 +190,7 @@ class Projection:
             node.leaves = list(leaves)
             self._check_leaf(column, source, leaves)
             return node
-        if any(child.source is None for child in node.children) and not pa.types.is_struct(target):
+        if any(child.source is None for child in node.children) and common is not TypeKind.STRUCT:
             # The element of a list is a struct of which the file has no field in the schema.
             raise UnsupportedSourceError(
                 "a list or map of structs that share no field with the table's schema",
@@ -200,30 +213,31 @@ class Projection:
 
     def _convert(self, array: pa.Array, node: _Node) -> pa.Array:
         target = node.column.field.type
-        if pa.types.is_struct(target):
-            converted = self._struct(array, node)
-        elif pa.types.is_list(target):
-            offsets, start, end = _offsets(array)
-            values = self._convert(array.values.slice(start, end - start), node.children[0])
-            converted = pa.ListArray.from_arrays(offsets, values, type=target, mask=_mask(array))
-        elif pa.types.is_map(target):
-            offsets, start, end = _offsets(array)
-            keys = self._convert(array.keys.slice(start, end - start), node.children[0])
-            items = self._convert(array.items.slice(start, end - start), node.children[1])
-            converted = pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=_mask(array))
-        else:
-            converted = _leaf(array, target, uuid=node.column.uuid)
-            self._check_calendar(converted, node)
+        match storage_kind_of(target):
+            case TypeKind.STRUCT:
+                converted = self._struct(array, node)
+            case TypeKind.LIST:
+                offsets, start, end = _offsets(array)
+                values = self._convert(array.values.slice(start, end - start), node.children[0])
+                converted = pa.ListArray.from_arrays(offsets, values, type=target, mask=_mask(array))
+            case TypeKind.MAP:
+                offsets, start, end = _offsets(array)
+                keys = self._convert(array.keys.slice(start, end - start), node.children[0])
+                items = self._convert(array.items.slice(start, end - start), node.children[1])
+                converted = pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=_mask(array))
+            case _:
+                converted = _leaf(array, target, uuid=node.column.uuid)
+                self._check_calendar(converted, node)
         return _padded(converted, node.column.field)
 
     def _check_calendar(self, array: pa.Array, node: _Node) -> None:
         """Refuse values in the Julian calendar, which Spark before 3.0 wrote and newer Spark converts."""
         kind = array.type
-        if not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
+        if kind_of(kind) not in DATETIME:
             return
         if not self._file.has_julian_dates(int96=self._file.is_int96(node.leaves[0])):
             return
-        first = pa.scalar(_GREGORIAN_DAY if pa.types.is_date32(kind) else _SAME_MICROS, kind)
+        first = pa.scalar(_GREGORIAN_DAY if kind_of(kind) is TypeKind.DATE else _SAME_MICROS, kind)
         if pc.any(pc.less(array, first)).as_py():
             raise UnsupportedSourceError(
                 "a date before 1582 or a time before 1900 in the Julian calendar of old Spark versions",
@@ -267,53 +281,57 @@ def _offsets(array: pa.Array) -> tuple[pa.Array, int, int]:
 def _convertible(source: pa.DataType, target: pa.DataType, *, uuid: bool) -> bool:
     """Whether every value of a file's type is a value of the table's type, as Spark reads it."""
     if uuid:
-        return bool(pa.types.is_fixed_size_binary(source) and source.byte_width == 16)
-    if source == target or pa.types.is_null(source):
+        return fixed_width(source) == 16
+    if source == target or kind_of(source) is TypeKind.NULL:
         return True
-    if pa.types.is_integer(target) or pa.types.is_decimal128(target) or pa.types.is_float64(target):
-        return _widens(source, target)
-    if pa.types.is_string(target) or pa.types.is_binary(target):
-        return bool(
-            pa.types.is_string(source) or pa.types.is_binary(source) or pa.types.is_fixed_size_binary(source)
-        )
-    if target == UTC_TIMESTAMP:
-        return bool(pa.types.is_timestamp(source))
-    if target == LOCAL_TIMESTAMP:
-        return bool((pa.types.is_timestamp(source) and source.tz is None) or pa.types.is_date32(source))
-    return bool(pa.types.is_time64(target) and pa.types.is_time(source))
+    match storage_kind_of(target):
+        case TypeKind.INTEGER | TypeKind.FLOAT | TypeKind.DECIMAL:
+            return _widens(source, target)
+        case TypeKind.STRING | TypeKind.BINARY:
+            return storage_kind_of(source) in _BYTES or fixed_width(source) is not None
+        case TypeKind.TIMESTAMP:
+            return target == UTC_TIMESTAMP and kind_of(source) in TIMESTAMPS
+        case TypeKind.TIMESTAMP_NTZ:
+            return target == LOCAL_TIMESTAMP and storage_kind_of(source) in _LOCAL_SOURCES
+        case TypeKind.TIME:
+            return kind_of(source) is TypeKind.TIME
+        case _:
+            return False
 
 
 def _widens(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether a number type holds all values of another."""
-    if pa.types.is_integer(target):
-        narrow = _UNSIGNED.get(source, source)
-        # Parquet has no smaller physical type than int32; the cast checks whether values fit.
-        return narrow == pa.int32() or (
-            narrow in _INTEGERS and _INTEGERS.index(narrow) <= _INTEGERS.index(target)
-        )
-    if pa.types.is_float64(target):
-        return bool(pa.types.is_float32(source)) or source in _INTEGERS[:3]
-    digits = target.precision - target.scale
-    if pa.types.is_decimal(source):
-        return bool(digits >= source.precision - source.scale and target.scale >= source.scale)
-    return source in _DIGITS and digits >= _DIGITS[source]
+    match kind_of(target):
+        case TypeKind.INTEGER:
+            narrow = _UNSIGNED.get(source, source)
+            # Parquet has no smaller physical type than int32; the cast checks whether values fit.
+            return narrow == pa.int32() or (
+                narrow in _INTEGERS and _INTEGERS.index(narrow) <= _INTEGERS.index(target)
+            )
+        case TypeKind.FLOAT:
+            return target == pa.float64() and (source == pa.float32() or source in _INTEGERS[:3])
+        case _:
+            digits = target.precision - target.scale
+            if kind_of(source) is TypeKind.DECIMAL:
+                return bool(digits >= source.precision - source.scale and target.scale >= source.scale)
+            return source in _DIGITS and digits >= _DIGITS[source]
 
 
 def _leaf(array: pa.Array, target: pa.DataType, *, uuid: bool) -> pa.Array:
     source = array.type
     if uuid:
         return _uuid_text(array)
-    if pa.types.is_string(target):
+    if kind_of(target) is TypeKind.STRING:
         return _valid_text(array if source == target else array.cast(pa.binary()).view(target))
     if source == target:
         return array
-    if pa.types.is_timestamp(target) and pa.types.is_timestamp(source):
+    if kind_of(target) in TIMESTAMPS and kind_of(source) in TIMESTAMPS:
         if source.unit != "us":
             # Nanoseconds are rounded down to microseconds, as in Spark.
             array = pc.floor_temporal(array, unit="microsecond") if source.unit == "ns" else array
             array = array.cast(pa.timestamp("us", source.tz))
         return array.view(target)
-    if pa.types.is_binary(target) and pa.types.is_string(source):
+    if storage_kind_of(target) is TypeKind.BINARY and storage_kind_of(source) is TypeKind.STRING:
         return array.view(target)
     return array.cast(target)
 

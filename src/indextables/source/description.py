@@ -19,7 +19,7 @@ from indextables.cache import Cache
 from indextables.errors import SourceError
 from indextables.records import dataclass
 from indextables.schema.conversion import cast_batch
-from indextables.schema.type_info import child_fields
+from indextables.schema.type_info import TypeKind, child_fields, storage_kind_of
 from indextables.source.columns import Column, char_type
 from indextables.source.locations import Locations
 from indextables.source.reader import SourceReader
@@ -98,13 +98,15 @@ def _without_required(column: _ColumnJson) -> _ColumnJson:
 
 def _type_text(kind: pa.DataType) -> str:
     """A type without nullability, which does not affect values."""
-    if pa.types.is_struct(kind):
-        return "struct<" + ", ".join(f"{field.name!r}: {_type_text(field.type)}" for field in kind) + ">"
-    if pa.types.is_list(kind):
-        return f"list<{_type_text(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"map<{_type_text(kind.key_type)}, {_type_text(kind.item_type)}>"
-    return str(kind)
+    match storage_kind_of(kind):
+        case TypeKind.STRUCT:
+            return "struct<" + ", ".join(f"{field.name!r}: {_type_text(field.type)}" for field in kind) + ">"
+        case TypeKind.LIST:
+            return f"list<{_type_text(kind.value_type)}>"
+        case TypeKind.MAP:
+            return f"map<{_type_text(kind.key_type)}, {_type_text(kind.item_type)}>"
+        case _:
+            return str(kind)
 
 
 # --- values ----------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from indextables.errors import (
     UnsupportedSourceError,
 )
 from indextables.limits import MAX_PARQUET_FOOTER
+from indextables.schema.type_info import TypeKind, decode_dictionary, leaf_count, storage_kind_of
 from indextables.source.locations import Place
 from indextables.split.parquet.metadata import Bytes, FileMetadata, read_struct
 from indextables.split.parquet.pages import (
@@ -51,6 +52,7 @@ _THREAD_BYTES = 256 << 10
 _DECODED_ROWS = 1 << 16
 # A column of texts with at most so many bytes a row is stored as codes: a text alone has four and more.
 _CODE_BYTES = 2.5
+_BYTES = frozenset({TypeKind.STRING, TypeKind.BINARY})
 # Of the page header (parquet.thrift): its fields, and the kinds of pages.
 _PAGE_TYPE, _PAGE_BYTES, _V1_HEADER, _V2_HEADER, _PAGE_VALUES = 1, 3, 5, 8, 1
 _DATA_PAGE, _DICTIONARY, _DATA_PAGE_V2 = 0, 2, 3
@@ -295,7 +297,7 @@ class ParquetFile:
         names = []
         for column in columns:
             leaf, field = self._flat.get(column), self.schema.field(column)
-            if leaf is None or not (pa.types.is_string(field.type) or pa.types.is_binary(field.type)):
+            if leaf is None or storage_kind_of(field.type) not in _BYTES:
                 continue
             size = row_group.columns[leaf.number].uncompressed_size
             # The reader interprets a name with a dot as a field within another.
@@ -350,7 +352,7 @@ class ParquetFile:
                 groups.append((chunk, rows, [next(data) for _ in range(count)], dictionary))
             file = self._layout.single_column_file(self._flat[columns[i]], groups)
             kind = self.schema.field(columns[i]).type
-            coded = (pa.types.is_string(kind) or pa.types.is_binary(kind)) and all(
+            coded = storage_kind_of(kind) in _BYTES and all(
                 dictionary and _is_coded(page) for _, _, pages, dictionary in groups for page in pages
             )
             decoded[i] = _decode(file, choices[i].positions, coded=coded, on_a_thread=threads)
@@ -389,17 +391,6 @@ class ParquetFile:
                 raise ValueError("a page lies outside of its column chunk")
             self._pages[group, leaf.number] = Pages(table[:, 0], table[:, 1], table[:, 2], dictionary, None)
         return fetched
-
-
-def leaf_count(kind: pa.DataType) -> int:
-    """How many leaf columns a value of this type has in Parquet."""
-    if pa.types.is_struct(kind):
-        return sum(leaf_count(kind.field(i).type) for i in range(kind.num_fields))
-    if pa.types.is_map(kind):
-        return leaf_count(kind.key_type) + leaf_count(kind.item_type)
-    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind):
-        return leaf_count(kind.value_type)
-    return 1
 
 
 def _walk_pages(chunk: Bytes, start: int, rows: int) -> Ints:
@@ -457,8 +448,7 @@ def _read_small(data: bytes, positions: Ints, *, coded: bool) -> pa.Array:
         low, high = np.searchsorted(positions, [first, first + batch.num_rows])
         if low < high:
             values = batch.column(0).take(pa.array(positions[low:high] - first))
-            is_coded = pa.types.is_dictionary(values.type)
-            parts.append(values.cast(values.type.value_type) if is_coded else values)
+            parts.append(decode_dictionary(values))
         first += batch.num_rows
     return pa.concat_arrays(parts)
 

@@ -18,10 +18,20 @@ from indextables.errors import (
     UnsupportedSourceError,
 )
 from indextables.schema.spark import to_arrow
-from indextables.schema.type_info import LOCAL_TIMESTAMP, UTC_TIMESTAMP, info_of
+from indextables.schema.type_info import (
+    LOCAL_TIMESTAMP,
+    UTC_TIMESTAMP,
+    TypeKind,
+    common_kind,
+    fixed_width,
+    info_of,
+    leaf_count,
+    replace_children,
+    storage_kind_of,
+)
 from indextables.source.columns import char_type, columns_by_name
 from indextables.source.locations import Locations
-from indextables.source.parquet_file import FileBytes, ParquetFile, leaf_count
+from indextables.source.parquet_file import FileBytes, ParquetFile
 from indextables.source.partition_values import discover
 from indextables.source.snapshot import SourceFile, SourceSnapshot, content_tag
 from indextables.store import ObjectInfo
@@ -203,44 +213,43 @@ def file_schema(file: ParquetFile) -> pa.Schema:
 def _spark_type(kind: pa.DataType, file: ParquetFile, leaf: int, path: str) -> pa.DataType:
     if kind in _SAME:
         return kind
-    if pa.types.is_struct(kind):
-        fields = []
-        for number in range(kind.num_fields):
-            child = kind.field(number)
-            fields.append(pa.field(child.name, _spark_type(child.type, file, leaf, f"{path}.{child.name}")))
-            leaf += leaf_count(child.type)
-        return pa.struct(fields)
-    if pa.types.is_map(kind):
-        key = _spark_type(kind.key_type, file, leaf, f"{path}.key")
-        value = _spark_type(kind.item_type, file, leaf + leaf_count(kind.key_type), f"{path}.value")
-        return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value))
-    if pa.types.is_list(kind):
-        return pa.list_(pa.field("element", _spark_type(kind.value_type, file, leaf, f"{path}.element")))
     if kind in _UNSIGNED:
         return _UNSIGNED[kind]
-    if pa.types.is_null(kind):
-        # Columns of nulls alone, as pandas writes them, are INT32 in the file.
-        return pa.int32()
     if kind == pa.uint64():
         return pa.decimal128(20, 0)
-    if pa.types.is_decimal128(kind):
-        return kind
-    if pa.types.is_fixed_size_binary(kind):
+    if fixed_width(kind) is not None:
         return pa.binary()
-    if pa.types.is_timestamp(kind) and (file.is_int96(leaf) or kind.unit != "ns"):
-        return LOCAL_TIMESTAMP if kind.tz is None and not file.is_int96(leaf) else UTC_TIMESTAMP
-    raise UnsupportedSourceError(f"the type {kind} of Parquet files", f"{file.url}: column {path} has it")
+    match storage_kind_of(kind):
+        case TypeKind.STRUCT:
+            fields = []
+            for number in range(kind.num_fields):
+                child = kind.field(number)
+                inner = _spark_type(child.type, file, leaf, f"{path}.{child.name}")
+                fields.append(pa.field(child.name, inner))
+                leaf += leaf_count(child.type)
+            return pa.struct(fields)
+        case TypeKind.MAP:
+            key = _spark_type(kind.key_type, file, leaf, f"{path}.key")
+            value = _spark_type(kind.item_type, file, leaf + leaf_count(kind.key_type), f"{path}.value")
+            return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value))
+        case TypeKind.LIST:
+            return pa.list_(pa.field("element", _spark_type(kind.value_type, file, leaf, f"{path}.element")))
+        case TypeKind.NULL:
+            # Columns of nulls alone, as pandas writes them, are INT32 in the file.
+            return pa.int32()
+        case TypeKind.DECIMAL:
+            return kind
+        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ if file.is_int96(leaf) or kind.unit != "ns":
+            return LOCAL_TIMESTAMP if kind.tz is None and not file.is_int96(leaf) else UTC_TIMESTAMP
+        case _:
+            raise UnsupportedSourceError(
+                f"the type {kind} of Parquet files", f"{file.url}: column {path} has it"
+            )
 
 
 def _nullable(field: pa.Field) -> pa.Field:
-    kind = field.type
-    if pa.types.is_struct(kind):
-        kind = pa.struct([_nullable(child) for child in kind])
-    elif pa.types.is_list(kind):
-        kind = pa.list_(_nullable(kind.value_field))
-    elif pa.types.is_map(kind):
-        kind = pa.map_(_nullable(kind.key_field).with_nullable(False), _nullable(kind.item_field))
-    return pa.field(field.name, kind, nullable=True, metadata=field.metadata)
+    type_ = replace_children(field.type, _nullable)
+    return pa.field(field.name, type_, nullable=True, metadata=field.metadata)
 
 
 def _merged_fields(one: list[pa.Field], other: list[pa.Field], url: str) -> list[pa.Field]:
@@ -255,23 +264,26 @@ def _merged_fields(one: list[pa.Field], other: list[pa.Field], url: str) -> list
 
 
 def _merged_type(one: pa.DataType, other: pa.DataType, name: str, url: str) -> pa.DataType:
-    if pa.types.is_struct(one) and pa.types.is_struct(other):
-        return pa.struct(_merged_fields(list(one), list(other), url))
-    if pa.types.is_list(one) and pa.types.is_list(other):
-        return pa.list_(one.value_field.with_type(_merged_type(one.value_type, other.value_type, name, url)))
-    if pa.types.is_map(one) and pa.types.is_map(other):
-        return pa.map_(
-            one.key_field.with_type(_merged_type(one.key_type, other.key_type, name, url)),
-            one.item_field.with_type(_merged_type(one.item_type, other.item_type, name, url)),
-        )
-    if pa.types.is_decimal(one) and pa.types.is_decimal(other) and one.scale == other.scale:
-        return pa.decimal128(max(one.precision, other.precision), one.scale)
-    if one != other:
-        raise SourceError(
-            f"column {name} is {one} in some files of {url} and {other} in others, which Spark does not "
-            "merge; rewrite those files"
-        )
-    return one
+    match common_kind(one, other):
+        case TypeKind.STRUCT:
+            return pa.struct(_merged_fields(list(one), list(other), url))
+        case TypeKind.LIST:
+            element = _merged_type(one.value_type, other.value_type, name, url)
+            return pa.list_(one.value_field.with_type(element))
+        case TypeKind.MAP:
+            return pa.map_(
+                one.key_field.with_type(_merged_type(one.key_type, other.key_type, name, url)),
+                one.item_field.with_type(_merged_type(one.item_type, other.item_type, name, url)),
+            )
+        case TypeKind.DECIMAL if one.scale == other.scale:
+            return pa.decimal128(max(one.precision, other.precision), one.scale)
+        case _ if one == other:
+            return one
+        case _:
+            raise SourceError(
+                f"column {name} is {one} in some files of {url} and {other} in others, which Spark does not "
+                "merge; rewrite those files"
+            )
 
 
 def _with_partitions(schema: pa.Schema, partition: list[pa.Field]) -> pa.Schema:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from indextables.errors import SourceError
 from indextables.schema.calendar import format_date, parse_date, parse_timestamp, to_utc
-from indextables.schema.type_info import LOCAL_TIMESTAMP, UTC_TIMESTAMP
+from indextables.schema.type_info import UTC_TIMESTAMP, TypeKind, kind_of, storage_kind_of
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"[+-]?\d+")
@@ -25,7 +25,6 @@ _ESCAPE = re.compile(r"%([0-9a-fA-F]{2})")
 _INT, _LONG = 1 << 31, 1 << 63
 _NULL, _STRING, _DOUBLE_TYPE = pa.null(), pa.string(), pa.float64()
 _INTEGER_DIGITS = {pa.int32(): 10, pa.int64(): 20}
-_INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -173,7 +172,8 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if pair == {pa.date32(), UTC_TIMESTAMP}:
         return UTC_TIMESTAMP
     digits = [
-        each.precision if pa.types.is_decimal(each) else _INTEGER_DIGITS.get(each) for each in (one, other)
+        each.precision if kind_of(each) is TypeKind.DECIMAL else _INTEGER_DIGITS.get(each)
+        for each in (one, other)
     ]
     if digits[0] is not None and digits[1] is not None:
         return pa.decimal128(max(digits[0], digits[1]), 0)
@@ -193,7 +193,7 @@ def _value(text: str, kind: pa.DataType, zone: str) -> pa.Scalar:
     }
     if kind in readers:
         return pa.scalar(readers[kind](), kind)
-    return pa.scalar(Decimal(text) if pa.types.is_decimal(kind) else int(text), kind)
+    return pa.scalar(Decimal(text) if kind_of(kind) is TypeKind.DECIMAL else int(text), kind)
 
 
 def _micros(text: str, zone: str) -> int | None:
@@ -216,26 +216,27 @@ def parse_value(text: str, kind: pa.DataType, zone: str, where: str) -> pa.Scala
 
 def _parsed(text: str, kind: pa.DataType, zone: str) -> Any:  # noqa: ANN401 - of the type
     value: Any
-    if pa.types.is_string(kind):
-        value = text
-    elif pa.types.is_binary(kind):
-        value = text.encode()
-    elif kind in _INTEGERS:
-        value = int(text)
-    elif pa.types.is_boolean(kind):
-        value = _BOOLEANS[text.lower()]
-    elif pa.types.is_floating(kind):
-        value = float(text)
-    elif pa.types.is_decimal128(kind):
-        value = Decimal(text).quantize(Decimal(1).scaleb(-kind.scale))
-    elif pa.types.is_date32(kind):
-        value = parse_date(text)
-    elif kind == UTC_TIMESTAMP:
-        value = timestamp_micros(text, zone)
-    elif kind == LOCAL_TIMESTAMP:
-        value = parse_timestamp(text, zoned=False)
-    else:
-        raise ValueError
+    match storage_kind_of(kind):
+        case TypeKind.STRING:
+            value = text
+        case TypeKind.BINARY:
+            value = text.encode()
+        case TypeKind.INTEGER:
+            value = int(text)
+        case TypeKind.BOOLEAN:
+            value = _BOOLEANS[text.lower()]
+        case TypeKind.FLOAT:
+            value = float(text)
+        case TypeKind.DECIMAL:
+            value = Decimal(text).quantize(Decimal(1).scaleb(-kind.scale))
+        case TypeKind.DATE:
+            value = parse_date(text)
+        case TypeKind.TIMESTAMP:
+            value = timestamp_micros(text, zone)
+        case TypeKind.TIMESTAMP_NTZ:
+            value = parse_timestamp(text, zoned=False)
+        case _:
+            raise ValueError
     if value is None:
         raise ValueError
     return value

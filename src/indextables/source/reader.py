@@ -13,6 +13,7 @@ import pyarrow as pa
 from indextables.cache import Cache
 from indextables.errors import MissingExtraError, ObjectMissingError, SourceChangedError, SourceError
 from indextables.options import Options
+from indextables.schema.type_info import decode_dictionary
 from indextables.source.columns import Column, Projection
 from indextables.source.delta.table import open_delta
 from indextables.source.locations import Locations
@@ -271,7 +272,7 @@ class SourceReader:
             if high - low < rows:
                 places = pa.array(numbers - first)
                 columns = [column.take(places) for column in columns]
-            yield numbers, projection.build([_plain(column) for column in columns], len(numbers))
+            yield numbers, projection.build([decode_dictionary(column) for column in columns], len(numbers))
 
     def _fetch(
         self, file: ParquetFile, projection: Projection, positions: Ints, batch_rows: int
@@ -288,11 +289,6 @@ def _joined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if not isinstance(column, pa.ChunkedArray):
         return column
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    """A column without a dictionary."""
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _without(positions: Ints, deleted: Ints) -> Ints:

@@ -22,7 +22,7 @@ from indextables.options import Options
 from indextables.read import AggregateSpec, ScanSpec, execute
 from indextables.read.split_reader import INDEX_TIME
 from indextables.read.table_context import SplitRef
-from indextables.schema.type_info import TypeKind, kind_of
+from indextables.schema.type_info import NESTED, TypeKind, kind_of
 from indextables.split.parquet.reader import MAPPED
 from indextables.split.query.searcher import CACHE_HIT, CACHE_MISS
 from indextables.store import Store, StoreWithCredentials
@@ -274,9 +274,9 @@ def valid_texts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _holds_text(arrow: pa.DataType) -> bool:
-    if pa.types.is_nested(arrow):
+    if kind_of(arrow) in NESTED:
         return any(_holds_text(arrow.field(i).type) for i in range(arrow.num_fields))
-    return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow))
+    return kind_of(arrow) is TypeKind.STRING
 
 
 def _message_batch(message: bytes | None, error: str | None, adds: Sequence[Add] = ()) -> pa.RecordBatch:

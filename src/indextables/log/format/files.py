@@ -21,6 +21,7 @@ from indextables.log.format.avro import NAMESPACE
 from indextables.log.format.nested import map_of, map_parts, null_mask
 from indextables.log.format.state_manifest import Bounds
 from indextables.schema.statistics import PARQUET_TAG
+from indextables.schema.type_info import TypeKind, kind_of
 from indextables.schema.values import NULL_PARTITION
 
 # The fields of an entry in their order, with their ids in Avro. Names and types are those of `Add`, which is
@@ -176,7 +177,7 @@ def _missing(field: pa.Field, rows: int) -> pa.Array:
 
 def _filled(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     default = pa.scalar(_DEFAULTS[field.name], field.type)
-    if not pa.types.is_map(field.type):
+    if kind_of(field.type) is not TypeKind.MAP:
         return pc.fill_null(column, default)
     rows = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     offsets, keys, items = map_parts(rows)
@@ -184,7 +185,7 @@ def _filled(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    if pa.types.is_map(kind) and pa.types.is_map(column.type):
+    if kind_of(kind) is TypeKind.MAP and kind_of(column.type) is TypeKind.MAP:
         return pa.chunked_array([_cast_map(chunk) for chunk in column.chunks], kind)
     return column.cast(kind)
 
@@ -271,9 +272,9 @@ _GETTERS: dict[str, Callable[[Add], Any]] = {
 
 
 def _column(field: pa.Field, values: list[Any]) -> pa.Array:
-    if pa.types.is_map(field.type):
+    if kind_of(field.type) is TypeKind.MAP:
         return _map_column(values)
-    if pa.types.is_string(field.type) and field.name.startswith("timeRange"):
+    if kind_of(field.type) is TypeKind.STRING and field.name.startswith("timeRange"):
         values = [None if value is None else str(value) for value in values]
     return pa.array(values, field.type)
 
@@ -289,7 +290,7 @@ def _map_column(values: list[dict[str, str | None] | None]) -> pa.MapArray:
 
 
 def _python(column: pa.ChunkedArray) -> Iterable[Any]:
-    if not pa.types.is_map(column.type):
+    if kind_of(column.type) is not TypeKind.MAP:
         return list(column.to_pylist())
     return list(chain.from_iterable(map(_dicts, column.chunks)))
 
@@ -344,7 +345,7 @@ def unescaped_bounds(bounds: Mapping[str, Bounds], schema: pa.Schema) -> dict[st
 
     Escaped texts have another order, so bounds of strings are used only if both are equal.
     """
-    texts = {f.name.lower() for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)}
+    texts = {f.name.lower() for f in schema if kind_of(f.type) is TypeKind.STRING}
     return {
         name: Bounds(_unescaped(bound.min), _unescaped(bound.max))
         for name, bound in bounds.items()

@@ -34,6 +34,7 @@ from indextables.log.format.state_manifest import (
     read_index,
 )
 from indextables.records import dataclass
+from indextables.schema.type_info import TypeKind, kind_of
 from indextables.schema.values import NULL_PARTITION, parse_values
 from indextables.store import Store
 
@@ -114,7 +115,7 @@ def _writable(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _without_nulls(field: pa.Field, array: pa.Array) -> pa.Array:
-    if pa.types.is_map(field.type):
+    if kind_of(field.type) is TypeKind.MAP:
         offsets, keys, items = map_parts(array)
         if not items.null_count:
             return array
@@ -123,7 +124,7 @@ def _without_nulls(field: pa.Field, array: pa.Array) -> pa.Array:
         valid = items.is_valid()
         offsets = select_offsets(offsets, valid.to_numpy(zero_copy_only=False))
         return map_of(offsets, keys.filter(valid), items.filter(valid), null_mask(array))
-    if pa.types.is_list(field.type):
+    if kind_of(field.type) is TypeKind.LIST:
         offsets, values = list_parts(array)
         if not values.null_count:
             return array
@@ -487,7 +488,7 @@ def partition_texts(entries: pa.Table, name: str) -> pa.Array:
 
 
 def _mistakable(texts: pa.Array, kind: pa.DataType) -> bool:
-    if not pa.types.is_string(kind):
+    if kind_of(kind) is not TypeKind.STRING:
         return False
     return bool(pc.any(pc.match_substring_regex(texts, _NUMBER_LIKE)).as_py())
 

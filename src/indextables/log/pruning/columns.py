@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
 from indextables.log.format.nested import list_parts, lookup, owners_of
 from indextables.log.pruning.literals import to_scale
 from indextables.records import dataclass
 from indextables.schema.statistics import PARQUET_TAG
-from indextables.schema.type_info import is_collated
+from indextables.schema.type_info import TypeKind, is_collated, kind_of
 from indextables.schema.values import parse_values
 
 Mask = npt.NDArray[np.bool_]
@@ -158,7 +157,7 @@ class Entries:
             may_value=~null | parsed.unreadable,
             codes=coded.indices.to_numpy().astype(np.int64),
             unsure=None if present.all() else ~present,
-            texts=parsed.values if pt.is_string(column.type) and not is_collated(column) else None,
+            texts=parsed.values if _is_text(column) and not is_collated(column) else None,
         )
 
     def _statistics(self, column: pa.Field) -> ColumnMetrics:
@@ -178,9 +177,8 @@ class Entries:
             return ColumnMetrics(self.count)
         if any_foreign and as_mask(crossed := pc.greater(low, high)).any():
             low, high = (pc.if_else(pc.fill_null(crossed, False), None, bound) for bound in (low, high))
-        return ColumnMetrics(
-            self.count, low, high, open_ended=foreign if any_foreign and pt.is_string(column.type) else None
-        )
+        open_ended = foreign if any_foreign and _is_text(column) else None
+        return ColumnMetrics(self.count, low, high, open_ended=open_ended)
 
     def _some_not_null(self, name: str, places: npt.NDArray[np.int64]) -> Mask:
         """For some entries of this implementation: whether the column has fewer nulls than rows."""
@@ -190,6 +188,10 @@ class Entries:
         matches = pc.extract_regex(stats.take(pa.array(places)), _count_pattern(name, "[0-9]+"))
         rows, nulls = (matches.field(part) for part in ("rows", "nulls"))
         return as_mask(pc.or_(matches.is_null(), pc.not_equal(rows, nulls)), null=True)
+
+
+def _is_text(column: pa.Field) -> bool:
+    return kind_of(column.type) is TypeKind.STRING
 
 
 def _count_pattern(name: str, count: str) -> str:
@@ -215,12 +217,12 @@ def _distrust(low: pa.Array, high: pa.Array, foreign: Mask, arrow: pa.DataType) 
     """Remove bounds of other writers that are not reliable."""
     if arrow not in _FOREIGN_TYPES:
         low, high = (pc.if_else(pa.array(foreign), None, bound) for bound in (low, high))
-    elif pt.is_floating(arrow):
+    elif kind_of(arrow) is TypeKind.FLOAT:
         # Their statistics ignore NaN, which is the greatest value.
         cut = pc.greater_equal(pc.utf8_length(low), _FOREIGN_CUT)
         low = pc.if_else(pc.and_(pa.array(foreign), cut), None, low)
         high = pc.if_else(pa.array(foreign), None, high)
-    elif pt.is_string(arrow):
+    elif kind_of(arrow) is TypeKind.STRING:
         low, high = (_without_astral_bounds(bound, foreign) for bound in (low, high))
         if (_bytes(high) == ord("?")).any():
             # A surrogate pair that was cut in two was written as a question mark.

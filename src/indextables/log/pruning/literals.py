@@ -15,10 +15,9 @@ from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pt
 
 from indextables.schema.calendar import parse_date, parse_timestamp
-from indextables.schema.type_info import TypeKind, kind_of
+from indextables.schema.type_info import TypeKind, kind_of, storage_kind_of
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -50,21 +49,21 @@ class Threshold(NamedTuple):
 def to_scale(values: pa.Array) -> pa.Array | None:
     """Values of a column on the scale of its type; None if the type has no scale."""
     arrow = values.type
-    match kind_of(arrow):
+    match storage_kind_of(arrow):
         case TypeKind.STRING:
-            return values if pt.is_string(arrow) else None
+            return values
         case TypeKind.FLOAT:
             return _float_order(values)
         case TypeKind.BOOLEAN:
             return values.cast(pa.int8()).cast(pa.int64())
         case TypeKind.DATE:
-            return values.cast(pa.int32()).cast(pa.int64()) if pt.is_date32(arrow) else None
-        case TypeKind.TIME:
-            return values.cast(pa.int64()) if pt.is_time64(arrow) else None
-        case TypeKind.INTEGER | TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ | TypeKind.INTERVAL:
+            return values.cast(pa.int32()).cast(pa.int64())
+        case (
+            TypeKind.INTEGER | TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ | TypeKind.TIME | TypeKind.INTERVAL
+        ):
             return values.cast(pa.int64())
         case TypeKind.DECIMAL:
-            return values.cast(pa.decimal128(38, arrow.scale)) if pt.is_decimal128(arrow) else None
+            return values.cast(pa.decimal128(38, arrow.scale))
         case (
             TypeKind.NULL | TypeKind.BINARY | TypeKind.LIST | TypeKind.MAP | TypeKind.STRUCT | TypeKind.OTHER
         ):
@@ -75,25 +74,24 @@ def to_scale(values: pa.Array) -> pa.Array | None:
 
 def threshold(value: pa.Scalar, arrow: pa.DataType) -> Threshold | None:
     """The literal on the column's scale; None if it cannot be converted exactly."""
-    literal, column = kind_of(value.type), kind_of(arrow)
+    literal, column = kind_of(value.type), storage_kind_of(arrow)
     if literal is TypeKind.STRING:
         return _of_text(value.as_py(), arrow)
     match column:
         case TypeKind.BOOLEAN:
             return _whole(int(value.as_py())) if literal is column else None
-        case TypeKind.DATE if pt.is_date32(arrow):
+        case TypeKind.DATE:
             if literal is not column:
                 return None
-            return _whole(Fraction(value.value, 86_400_000) if pt.is_date64(value.type) else value.value)
-        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ | TypeKind.INTERVAL:
-            return _timed(value, arrow) if literal is column else None
-        case TypeKind.TIME if pt.is_time64(arrow):
+            is_days = storage_kind_of(value.type) is TypeKind.DATE
+            return _whole(value.value if is_days else Fraction(value.value, 86_400_000))
+        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ | TypeKind.INTERVAL | TypeKind.TIME:
             return _timed(value, arrow) if literal is column else None
         case TypeKind.FLOAT:
             return _among_floats(value, arrow)
         case TypeKind.INTEGER:
             return _among_integers(value)
-        case TypeKind.DECIMAL if pt.is_decimal128(arrow) and literal in {TypeKind.INTEGER, TypeKind.DECIMAL}:
+        case TypeKind.DECIMAL if literal in {TypeKind.INTEGER, TypeKind.DECIMAL}:
             return _among_decimals(Fraction(value.as_py()), arrow.scale)
         case _:
             return None

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
 from indextables.log.pruning.columns import ColumnMetrics, Mask, as_mask
 from indextables.log.pruning.literals import Threshold, threshold, to_scale
@@ -35,6 +34,7 @@ from indextables.predicate import (
     TextMatchKind,
     Values,
 )
+from indextables.schema.type_info import TypeKind, kind_of
 
 # The maximum number of comparisons for one IN, and of groups of neighbouring values if there are more.
 _IN_BUDGET = 200_000
@@ -191,7 +191,7 @@ class _Evaluator:
 
     def _text(self, kind: TextMatchKind, column: Column, text: str) -> TruthMasks:
         field = self._source.field_of(column.path)
-        if field is None or not pt.is_string(field.type):
+        if field is None or kind_of(field.type) is not TypeKind.STRING:
             return self._unknown()
         metrics = self._source.metrics(field)
         if metrics.texts is not None:
@@ -209,7 +209,7 @@ class _Evaluator:
     def _like(self, like: Like) -> TruthMasks:
         parts = _like_parts(like)
         field = self._source.field_of(like.column.path)
-        if parts is None or field is None or not pt.is_string(field.type):
+        if parts is None or field is None or kind_of(field.type) is not TypeKind.STRING:
             return self._unknown()
         prefix = "".join(parts[: next((i for i, p in enumerate(parts) if p in (_ANY, _ONE)), len(parts))])
         if len(prefix) == len(parts):
@@ -280,7 +280,7 @@ def _among(metrics: ColumnMetrics, points: list[Threshold]) -> tuple[Mask, Mask]
         return every, every
     thresholds = sorted((p for p in points if p.exact and p.point is not None), key=Threshold.sort_key)
     assert metrics.low is not None
-    if pt.is_int64(metrics.low.type):
+    if metrics.low.type == pa.int64():
         return _between(metrics, np.array([point.sort_key() for point in thresholds], dtype=np.int64)), every
     # Only the bounds of groups of neighbouring values are compared: that skips fewer files.
     size = -(-len(thresholds) // _IN_GROUPS)
@@ -311,7 +311,7 @@ def _among_many(metrics: ColumnMetrics, points: pa.Array) -> tuple[Mask, Mask]:
     assert metrics.high is not None
     if metrics.count <= _FEW_FILES:
         true = np.array([_any_between(points, metrics, i) for i in range(metrics.count)], dtype=np.bool_)
-    elif pt.is_int64(points.type):
+    elif points.type == pa.int64():
         true = _between(metrics, np.sort(points.to_numpy()))
     else:
         ordered = points.take(pc.sort_indices(points))

@@ -20,7 +20,7 @@ from indextables.read.spec import (
     group_column,
 )
 from indextables.read.split_reader import SplitReader, split_errors
-from indextables.schema.type_info import TypeKind, kind_of
+from indextables.schema.type_info import TIMESTAMPS, TypeKind, kind_of
 from indextables.split.query.index_aggregation import (
     GroupKey,
     IndexGroup,
@@ -134,8 +134,8 @@ def group_values(group: Group, values: pa.Array) -> pa.Array:
 
 
 def _date_steps(values: pa.Array, interval: int, offset: int) -> pa.Array:
-    zone = values.type.tz if pa.types.is_timestamp(values.type) else "UTC"
-    if pa.types.is_date32(values.type):
+    zone = values.type.tz if kind_of(values.type) in TIMESTAMPS else "UTC"
+    if kind_of(values.type) is TypeKind.DATE:
         micros = pc.multiply(values.cast(pa.int32()).cast(pa.int64()), _DAY_US)
     else:
         micros = values.cast(pa.int64())
@@ -194,7 +194,7 @@ def _keys(reader: SplitReader, spec: AggregateSpec) -> dict[int, GroupKey] | Non
             case str():
                 keys[i] = GroupKey(column)
             case DateHistogram(interval_us=interval, offset_us=offset):
-                unit = _DAY_US if pa.types.is_date32(reader.table.column(column).type) else 1
+                unit = _DAY_US if kind_of(reader.table.column(column).type) is TypeKind.DATE else 1
                 if interval % unit or offset % unit:
                     return None
                 keys[i] = GroupKey(column, interval // unit, offset // unit)
@@ -275,7 +275,8 @@ def _key_columns(
             )
             continue
         values = [g.keys[places[i]] for g in groups]
-        if isinstance(group, DateHistogram) and pa.types.is_date32(reader.table.column(group.column).type):
+        column = reader.table.column(group_column(group))
+        if isinstance(group, DateHistogram) and kind_of(column.type) is TypeKind.DATE:
             values = [None if day is None else day * _DAY_US for day in values]
         columns[f"g{i}"] = decode_values(values, arrow)
     return columns
@@ -283,9 +284,9 @@ def _key_columns(
 
 def _sums(results: Sequence[MeasureResult], arrow: pa.DataType) -> pa.Array:
     totals = [measured.total if measured.count else None for measured in results]
-    if pa.types.is_floating(arrow):
+    if kind_of(arrow) is TypeKind.FLOAT:
         return pa.array(totals, pa.float64())
-    scale = arrow.scale if pa.types.is_decimal(arrow) else 0
+    scale = arrow.scale if kind_of(arrow) is TypeKind.DECIMAL else 0
     exact = [None if t is None else decimal.Decimal(int(t)).scaleb(-scale) for t in totals]
     return pa.array(exact, pa.decimal128(38, scale))
 

@@ -14,7 +14,7 @@ from indextables.errors import ObjectMissingError, SourceChangedError, SourceErr
 from indextables.records import dataclass
 from indextables.schema.calendar import parse_date, parse_timestamp
 from indextables.schema.spark import to_arrow
-from indextables.schema.type_info import child_fields, spark_metadata
+from indextables.schema.type_info import TypeKind, child_fields, kind_of, replace_children, spark_metadata
 from indextables.source.columns import char_type, columns_by_name
 from indextables.source.deletion_bitmap import read_bitmap, read_framed
 from indextables.source.delta.log import Add, DeletionVector, DeltaLog, LogState
@@ -39,7 +39,6 @@ _MAPPING = "delta.columnMapping."
 _MAX_VECTOR = 1 << 30
 # Statistics truncate times to milliseconds: the maximum may be almost one millisecond greater.
 _CUT_MICROS = 999
-_INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 
 
 class _Records(msgspec.Struct):
@@ -151,20 +150,14 @@ def _physical(field: pa.Field, mode: str) -> str:
 
 def _public(field: pa.Field) -> pa.Field:
     """A field without Delta's own metadata, as in Spark's schema."""
-    kind = field.type
-    if pa.types.is_struct(kind):
-        kind = pa.struct([_public(child) for child in kind])
-    elif pa.types.is_list(kind):
-        kind = pa.list_(_public(kind.value_field))
-    elif pa.types.is_map(kind):
-        kind = pa.map_(_public(kind.key_field), _public(kind.item_field))
     own = {k: v for k, v in spark_metadata(field).items() if not k.startswith("delta.")}
     metadata = {k: v for k, v in (field.metadata or {}).items() if k != b"SPARK::metadata::json"}
     if own:
         metadata[b"SPARK::metadata::json"] = json.dumps(
             own, separators=(",", ":"), ensure_ascii=False
         ).encode()
-    return pa.field(field.name, kind, field.nullable, metadata or None)
+    type_ = replace_children(field.type, _public)
+    return pa.field(field.name, type_, field.nullable, metadata or None)
 
 
 def _replace_fields(column: Any, field: pa.Field) -> Any:  # noqa: ANN401 - a Column
@@ -180,7 +173,7 @@ def _partition_value(add: Add, name: str, kind: pa.DataType, zone: str) -> pa.Sc
             f"the file {add.path} has no value of the partition column {name}; the log is damaged"
         )
     text = add.partitionValues[name]
-    is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
+    is_text = kind_of(kind) in {TypeKind.STRING, TypeKind.BINARY}
     if text is None or (not text and not is_text):
         # As in Spark, which casts the text: an empty text is null, except for strings, unlike the protocol.
         return pa.scalar(None, kind)
@@ -246,14 +239,18 @@ def _bounds(value: object, kind: pa.DataType) -> tuple[pa.Scalar | None, pa.Scal
     """A value of the statistics as lower and as upper bound, for types with reliable bounds."""
     low: object = None
     high: object = None
-    is_integer = isinstance(value, int) and not isinstance(value, bool)
-    if (is_integer and kind in _INTEGERS) or (isinstance(value, str) and pa.types.is_string(kind)):
-        low = high = value
-    elif isinstance(value, str) and pa.types.is_date32(kind):
-        low = high = parse_date(value)
-    elif isinstance(value, str) and pa.types.is_timestamp(kind):
-        micros = parse_timestamp(value, zoned=kind.tz is not None)
-        low, high = micros, None if micros is None else micros + _CUT_MICROS
+    match kind_of(kind), value:
+        case (TypeKind.INTEGER, int()) if not isinstance(value, bool):
+            low = high = value
+        case TypeKind.STRING, str():
+            low = high = value
+        case TypeKind.DATE, str(text):
+            low = high = parse_date(text)
+        case ((TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ), str(text)):
+            micros = parse_timestamp(text, zoned=kind.tz is not None)
+            low, high = micros, None if micros is None else micros + _CUT_MICROS
+        case _:
+            pass
     try:
         return (
             None if low is None else pa.scalar(low, kind),

@@ -22,6 +22,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from indextables.cache import Cache
 from indextables.errors import ObjectMissingError, SourceChangedError, SourceError, UnsupportedSourceError
 from indextables.records import dataclass
+from indextables.schema.type_info import NESTED, TypeKind, kind_of
 from indextables.source.columns import Column, Projection
 from indextables.source.deletion_bitmap import read_framed
 from indextables.source.iceberg.metadata import StoreIO
@@ -147,7 +148,7 @@ class DeleteReader:
                     f"{url} has deletes by the field with id {number}",
                     remedy="rewrite the table's data files to apply them",
                 )
-            if pa.types.is_nested(column.field.type) or pa.types.is_floating(column.field.type):
+            if kind_of(column.field.type) in NESTED or kind_of(column.field.type) is TypeKind.FLOAT:
                 raise UnsupportedSourceError(
                     f"an equality delete on the type {column.field.type}", f"{url}: {column.field.name}"
                 )

@@ -24,7 +24,7 @@ from indextables.read.spec import (
     aggregate_spec,
 )
 from indextables.read.split_rows import can_order
-from indextables.schema.type_info import TYPE_KEY, is_collated
+from indextables.schema.type_info import NESTED, TYPE_KEY, TypeKind, is_collated, kind_of
 from indextables.schema.values import parse_values
 from indextables.spark.planner.expressions import NotPushableError
 from indextables.spark.planner.read_context import ReadContext, Request
@@ -64,7 +64,7 @@ def must_be_complete(aggregation: Request, spec: AggregateSpec) -> bool:
         any(a.function is Function.COUNT_DISTINCT for a in spec.aggregates)
         or any(each["function"] == "avg" for each in aggregation["functions"])
         or any(
-            a.function is Function.SUM and pa.types.is_decimal(spec.schema.field(a.name).type)
+            a.function is Function.SUM and kind_of(spec.schema.field(a.name).type) is TypeKind.DECIMAL
             for a in spec.aggregates
         )
     )
@@ -81,7 +81,7 @@ def sums_fit_doubles(spec: AggregateSpec, files: pa.Table) -> bool:
 
 def _sum_fits(field: pa.Field, files: pa.Table, limit: int) -> bool:
     """Whether the sum of an integer column is below a limit, by the bounds in the log."""
-    if not pa.types.is_integer(field.type) or files["numRecords"].null_count:
+    if kind_of(field.type) is not TypeKind.INTEGER or files["numRecords"].null_count:
         return False
     rows = pc.sum(files["numRecords"]).as_py() or 0
     return bool(rows << (field.type.bit_width - 1) < limit or rows * _largest(field, files) < limit)
@@ -106,7 +106,7 @@ def _group(expression: Request, context: ReadContext) -> Group:
     if virtual is not None:
         return virtual
     field = _field(expression["path"], context)
-    if pa.types.is_nested(field.type):
+    if kind_of(field.type) in NESTED:
         raise NotPushableError
     return str(field.name)
 
@@ -158,15 +158,17 @@ def can_order_by(path: Sequence[str], context: ReadContext) -> bool:
 
 
 def _check_sum(function: Function, field: pa.Field, files: pa.Table) -> None:
-    if pa.types.is_floating(field.type):
-        return
-    if pa.types.is_decimal(field.type):
-        if field.type.precision > _MAX_SUM_DIGITS:
-            raise NotPushableError
-        return
-    if not pa.types.is_integer(field.type):
-        raise NotPushableError
-    if not _sum_fits(field, files, _LONG if function is Function.SUM else _EXACT_DOUBLES):
+    limit = _LONG if function is Function.SUM else _EXACT_DOUBLES
+    match kind_of(field.type):
+        case TypeKind.FLOAT:
+            fits = True
+        case TypeKind.DECIMAL:
+            fits = field.type.precision <= _MAX_SUM_DIGITS
+        case TypeKind.INTEGER:
+            fits = _sum_fits(field, files, limit)
+        case _:
+            fits = False
+    if not fits:
         raise NotPushableError
 
 

@@ -192,7 +192,8 @@ def packed_literals(packed: Mapping[str, Any]) -> pa.Array:
         raise NotPushableError
     if "numbers" in packed:
         numbers = pa.array(np.frombuffer(base64.b64decode(packed["numbers"]), "<i8"))
-        whole = arrow if pa.types.is_integer(arrow) else pa.int32() if arrow.bit_width == 32 else pa.int64()
+        integers = pa.int32() if arrow.bit_width == 32 else pa.int64()
+        whole = arrow if family is TypeKind.INTEGER else integers
         values = numbers.cast(whole).cast(arrow)
     else:
         buffers = [pa.py_buffer(base64.b64decode(packed[name])) for name in ("offsets", "bytes")]

@@ -21,6 +21,7 @@ from indextables.read.spec import Buckets, Highlight, VirtualColumn, group_type
 from indextables.read.stream import Offset, TableStream
 from indextables.read.table_context import TableContext, table_context
 from indextables.records import dataclass
+from indextables.schema.type_info import TypeKind, kind_of
 from indextables.spark.planner.expressions import Scope, condition, conditions, conjunction
 from indextables.spark.planner.tables import (
     TableLocation,
@@ -69,7 +70,7 @@ def _virtual(definition: Mapping[str, Any], schema: pa.Schema) -> VirtualColumn:
         raise SchemaError(f"{column.name} is a field of a struct; {kind} takes a column of the table")
     arguments: Sequence[Any] = definition.get("arguments", ())
     if kind == "highlight":
-        if not pa.types.is_string(arrow):
+        if kind_of(arrow) is not TypeKind.STRING:
             raise PredicateError(f"{column.name} is {arrow}; only a text can be highlighted")
         return Highlight(column.name)
     buckets = make_buckets(kind, column.name, arguments)

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.types as pt
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 
 from indextables.data_files import delete_uncommitted
@@ -25,6 +24,7 @@ from indextables.options import maintenance as after
 from indextables.options import writing as opt
 from indextables.predicate import Always, Predicate, to_sql
 from indextables.schema.spark import to_arrow
+from indextables.schema.type_info import NESTED, kind_of
 from indextables.source.companion import refuse_companion
 from indextables.spark.planner.expressions import Expression, Scope, condition, conjunction
 from indextables.spark.planner.tables import locate_table, without_defaults
@@ -201,7 +201,7 @@ def _shuffle(planned: WritePlan, options: Options) -> Mapping[str, Any] | None:
     by = planned.target.partition_columns
     return {
         # Without partition columns, rows are distributed by all columns that can be compared.
-        "columns": list(by) or [f.name for f in planned.target.schema if not pt.is_nested(f.type)],
+        "columns": list(by) or [f.name for f in planned.target.schema if kind_of(f.type) not in NESTED],
         "strict": bool(by) and distribution == "hash",
         "bytes": options.get(opt.TARGET_SPLIT_SIZE),
     }

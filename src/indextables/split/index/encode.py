@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from indextables.options.tokenizers import TokenBoundary, Tokenizer
 from indextables.records import dataclass
-from indextables.schema.type_info import TypeKind, kind_of
+from indextables.schema.type_info import TypeKind, fixed_length, kind_of
 from indextables.split.mapping import MAX_TERM, PARTIAL_FIELD, ROW_FIELD, Field, Kind, Mapping
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
@@ -175,7 +175,7 @@ def _map_text(values: pa.Array) -> tuple[pa.Array, Mask]:
 
 
 def _list_text(values: pa.Array) -> tuple[pa.Array, Mask]:
-    if pa.types.is_fixed_size_list(values.type):
+    if fixed_length(values.type) is not None:
         values = values.cast(pa.list_(values.type.value_type))
     items, incomplete = json_text(values.values)
     return _join_items(values, items, incomplete, "[", "]")

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from indextables.errors import SplitError
 from indextables.records import dataclass
+from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.checksum import crc32
 from indextables.split.footer import (
     FILTER_BLOCK_BYTES,
@@ -169,7 +170,7 @@ class FilterWriter:
             if field.name not in self._keys:
                 continue
             column = batch.column(field.column)
-            if not pa.types.is_integer(column.type):
+            if kind_of(column.type) is not TypeKind.INTEGER:
                 del self._keys[field.name]
                 continue
             values = column.drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False)

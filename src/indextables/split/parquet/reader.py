@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from indextables import metrics
 from indextables.errors import SplitError
 from indextables.records import dataclass
+from indextables.schema.type_info import decode_dictionary
 from indextables.split.checksum import crc32, crc32s
 from indextables.split.footer import MAGIC, ROW_COLUMN, Footer, read_ranges
 from indextables.split.parquet.metadata import (
@@ -101,7 +102,7 @@ class _PageFile:
 
 def _decoded(column: pa.ChunkedArray) -> pa.Array:
     values = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+    return decode_dictionary(values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ struct are never read.
 import functools
 
 import pyarrow as pa
-import pyarrow.types as pt
+
+from indextables.schema.type_info import TypeKind, child_fields, kind_of, replace_children, storage_kind_of
 
 _EMPTY = pa.struct([pa.field("_empty", pa.bool_())])
 _INTERVAL = pa.month_day_nano_interval()
@@ -25,16 +26,9 @@ def storage_type(kind: pa.DataType) -> pa.DataType:
     """
     if kind == _INTERVAL:
         return pa.binary(16)
-    if pa.types.is_struct(kind):
-        return pa.struct([f.with_type(storage_type(f.type)) for f in kind]) if kind.num_fields else _EMPTY
-    if pa.types.is_map(kind):
-        return pa.map_(
-            kind.key_field.with_type(storage_type(kind.key_type)),
-            kind.item_field.with_type(storage_type(kind.item_type)),
-        )
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(storage_type(kind.value_type)))
-    return kind
+    if kind_of(kind) is TypeKind.STRUCT and not kind.num_fields:
+        return _EMPTY
+    return replace_children(kind, lambda field: field.with_type(storage_type(field.type)))
 
 
 def to_storage_schema(schema: pa.Schema) -> pa.Schema:
@@ -61,11 +55,13 @@ def _convert(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if _INTERVAL in (kind, column.type):
         buffers = column.buffers()
         return pa.Array.from_buffers(kind, len(column), buffers, column.null_count, column.offset)
-    if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
-        return _convert_struct(column, kind)
-    if pa.types.is_map(kind) or pa.types.is_list(kind):
-        return _convert_lists(column, kind)
-    return column.cast(kind)
+    match storage_kind_of(kind):
+        case TypeKind.STRUCT if kind_of(column.type) is TypeKind.STRUCT:
+            return _convert_struct(column, kind)
+        case TypeKind.MAP | TypeKind.LIST:
+            return _convert_lists(column, kind)
+        case _:
+            return column.cast(kind)
 
 
 def _convert_struct(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -91,7 +87,7 @@ def _convert_lists(column: pa.Array, kind: pa.DataType) -> pa.Array:
     offsets = column.offsets
     start, end = offsets[0].as_py(), offsets[len(offsets) - 1].as_py()
     shifted = pa.array(offsets.to_numpy() - start, pa.int32())
-    if pa.types.is_map(kind):
+    if kind_of(kind) is TypeKind.MAP:
         keys = _convert(column.keys.slice(start, end - start), kind.key_type)
         items = _convert(column.items.slice(start, end - start), kind.item_type)
         return pa.MapArray.from_arrays(shifted, keys, items, type=kind, mask=missing)
@@ -109,13 +105,14 @@ def strip_validity(column: pa.ChunkedArray) -> pa.ChunkedArray:
 @functools.cache
 def _has_required(kind: pa.DataType) -> bool:
     """Whether the type has required fields, besides the keys of maps."""
-    if pt.is_struct(kind):
-        return any(not field.nullable or _has_required(field.type) for field in kind)
-    if pt.is_map(kind):
-        return not kind.item_field.nullable or _has_required(kind.item_type) or _has_required(kind.key_type)
-    if pt.is_list(kind):
-        return not kind.value_field.nullable or _has_required(kind.value_type)
-    return False
+    match storage_kind_of(kind):
+        case TypeKind.STRUCT | TypeKind.LIST:
+            return any(not field.nullable or _has_required(field.type) for field in child_fields(kind))
+        case TypeKind.MAP:
+            item = kind.item_field
+            return not item.nullable or _has_required(item.type) or _has_required(kind.key_type)
+        case _:
+            return False
 
 
 def _strip_field(values: pa.Array, field: pa.Field) -> pa.Array:
@@ -126,13 +123,13 @@ def _strip_field(values: pa.Array, field: pa.Field) -> pa.Array:
 def _strip_nested(array: pa.Array) -> pa.Array:
     kind = array.type
     missing = array.is_null() if array.null_count else None
-    if pt.is_struct(kind):
+    if kind_of(kind) is TypeKind.STRUCT:
         children = [_strip_field(array.field(i), field) for i, field in enumerate(kind)]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=missing)
     offsets = array.offsets
     start, end = offsets[0].as_py(), offsets[len(offsets) - 1].as_py()
     shifted = pa.array(offsets.to_numpy() - start, pa.int32())
-    if pt.is_map(kind):
+    if kind_of(kind) is TypeKind.MAP:
         keys = _strip_field(array.keys.slice(start, end - start), kind.key_field)
         items = _strip_field(array.items.slice(start, end - start), kind.item_field)
         return pa.MapArray.from_arrays(shifted, keys, items, type=kind, mask=missing)
@@ -142,18 +139,16 @@ def _strip_nested(array: pa.Array) -> pa.Array:
 
 def _drop_validity(array: pa.Array) -> pa.Array:
     kind = array.type
-    if pt.is_struct(kind):
-        children = [array.field(i) for i in range(kind.num_fields)]
-        return (
-            pa.StructArray.from_arrays(children, fields=list(kind))
-            if children
-            else _drop_validity_bitmap(array)
-        )
-    if pt.is_map(kind):
-        return pa.MapArray.from_arrays(array.offsets, array.keys, array.items, type=kind)
-    if pt.is_list(kind):
-        return pa.ListArray.from_arrays(array.offsets, array.values, type=kind)
-    return _drop_validity_bitmap(array)
+    match storage_kind_of(kind):
+        case TypeKind.STRUCT if kind.num_fields:
+            children = [array.field(i) for i in range(kind.num_fields)]
+            return pa.StructArray.from_arrays(children, fields=list(kind))
+        case TypeKind.MAP:
+            return pa.MapArray.from_arrays(array.offsets, array.keys, array.items, type=kind)
+        case TypeKind.LIST:
+            return pa.ListArray.from_arrays(array.offsets, array.values, type=kind)
+        case _:
+            return _drop_validity_bitmap(array)
 
 
 def _drop_validity_bitmap(array: pa.Array) -> pa.Array:

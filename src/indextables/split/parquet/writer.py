@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from indextables.options import Options
 from indextables.options.indexing import COMPRESSION_LEVEL, PAGE_BYTES, ROW_GROUP_BYTES
-from indextables.schema.type_info import DATETIME, TypeKind, kind_of
+from indextables.schema.type_info import DATETIME, NESTED, TypeKind, kind_of, leaf_count, storage_kind_of
 from indextables.split.footer import ROW_COLUMN
 from indextables.split.parquet.metadata import FileMetadata, RowGroupMetadata
 from indextables.split.parquet.row_groups import (
@@ -39,6 +39,7 @@ _LZ4_LEVEL = 3
 _STATISTICS_BYTES = 64
 
 # Kinds of types that Parquet stores as integers.
+_BYTES = frozenset({TypeKind.STRING, TypeKind.BINARY})
 _INTEGERS = frozenset({TypeKind.INTEGER, TypeKind.TIME, TypeKind.INTERVAL}) | DATETIME
 
 
@@ -211,8 +212,7 @@ def _long_strings(sample: pa.Table) -> set[int]:
     return {
         i
         for i, column in enumerate(sample.columns)
-        if (pa.types.is_string(column.type) or pa.types.is_binary(column.type))
-        and column.nbytes > _STATISTICS_BYTES * len(column)
+        if storage_kind_of(column.type) in _BYTES and column.nbytes > _STATISTICS_BYTES * len(column)
     }
 
 
@@ -263,7 +263,7 @@ def _encodings(schema: pa.Schema, sample: pa.Table) -> dict[str, Any]:
     encodings: dict[str, str] = {}
     for path, top in _leaves(schema):
         field = schema.field(top)
-        if pa.types.is_nested(field.type) or (
+        if kind_of(field.type) in NESTED or (
             top < sample.num_columns and is_repetitive(sample.column(top).combine_chunks())
         ):
             dictionaries.append(path)
@@ -287,27 +287,18 @@ def _leaves(schema: pa.Schema) -> list[tuple[str, int]]:
 
 def _owners(schema: pa.Schema) -> list[int]:
     """The column number of each leaf, in order."""
-    return [i for i, field in enumerate(schema) for _ in range(_leaf_count(field.type))]
-
-
-def _leaf_count(kind: pa.DataType) -> int:
-    if pa.types.is_struct(kind):
-        return sum(_leaf_count(field.type) for field in kind)
-    if pa.types.is_map(kind):
-        return _leaf_count(kind.key_type) + _leaf_count(kind.item_type)
-    return _leaf_count(kind.value_type) if pa.types.is_nested(kind) else 1
+    return [i for i, field in enumerate(schema) for _ in range(leaf_count(field.type))]
 
 
 def is_repetitive(values: pa.Array) -> bool:
     """Whether the rows have few distinct values."""
-    kind = values.type
-    if pa.types.is_boolean(kind) or pa.types.is_null(kind) or not len(values):
+    if kind_of(values.type) in {TypeKind.BOOLEAN, TypeKind.NULL} or not len(values):
         return False
     distinct = pc.unique(values)
     return len(distinct) * 8 <= len(values) and distinct.nbytes <= _DICTIONARY_BYTES
 
 
 def _plain_encoding(kind: pa.DataType) -> str | None:
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+    if storage_kind_of(kind) in _BYTES:
         return "DELTA_LENGTH_BYTE_ARRAY"
     return "DELTA_BINARY_PACKED" if kind_of(kind) in _INTEGERS else None

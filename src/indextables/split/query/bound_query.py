@@ -102,7 +102,8 @@ class SearchFields:
                 f"{', '.join(self.searchable())}"
             )
         arrow = self.schema.field(column).type
-        if path and pa.types.is_string(arrow) and self.mappings and Kind.JSON not in self._kinds_of(column):
+        is_text = kind_of(arrow) is TypeKind.STRING
+        if path and is_text and self.mappings and Kind.JSON not in self._kinds_of(column):
             raise UnknownFieldError(f"'{column}' has no fields within it: {'.'.join(path)}")
         return FieldRef(column, _inner(arrow, path, column), exact)
 
@@ -159,7 +160,7 @@ class SearchFields:
             advice = (
                 f", or write the column with spark.indextables.indexing.typemap.{ref.column}={text_kinds}"
             )
-            is_string = pa.types.is_string(self.schema.field(ref.column).type)
+            is_string = kind_of(self.schema.field(ref.column).type) is TypeKind.STRING
             raise PredicateError(
                 f"Cannot use {kind.upper()} on field '{ref.column}', which is {is_}; use {other} or "
                 f"INDEXQUERY{advice if is_string else ''}"

@@ -464,7 +464,7 @@ def _path_within(view: IndexView, column: Column) -> tuple[str, ...]:
     path: list[str] = []
     arrow = outer.type if outer is not None else pa.null()
     for name in column.path[1:]:
-        fields = list(arrow) if pa.types.is_struct(arrow) else []
+        fields = list(arrow) if kind_of(arrow) is TypeKind.STRUCT else []
         field = next((f for f in fields if f.name.lower() == name.lower()), None)
         path.append(field.name if field is not None else name)
         arrow = field.type if field is not None else pa.null()
