@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from indextables.options import PREFIX, Alias, FieldOption, Ignored, Option, declared
+from indextables.options import PREFIX, Alias, FieldOption, IgnoredOption, Option, all_declarations
 
 PAGE = Path(__file__).parent.parent / "docs" / "options.md"
 
@@ -32,7 +32,7 @@ A value is refused only where ignoring it would change an answer or weaken safet
 def page() -> str:
     """The whole page."""
     lines = [HEAD, "## Accepted", "", "| key | value | default | where | meaning |", "|---|---|---|---|---|"]
-    declarations = list(declared())
+    declarations = list(all_declarations())
     lines += [_row(d) for d in declarations if isinstance(d, (Option, FieldOption))]
     lines += ["", "## Keys of IndexTables for Scala", "", SCALA_KEYS]
     lines += ["### Other names", "", "| key | sets | value |", "|---|---|---|"]
@@ -40,7 +40,7 @@ def page() -> str:
         f"| `{d.key}` | `{d.target.key}` | {_cell(d.unit)} |" for d in declarations if isinstance(d, Alias)
     ]
     lines += ["", "### Without effect", "", "| key | because |", "|---|---|"]
-    lines += [f"| `{d.key}` | {_cell(d.reason)} |" for d in declarations if isinstance(d, Ignored)]
+    lines += [f"| `{d.key}` | {_cell(d.reason)} |" for d in declarations if isinstance(d, IgnoredOption)]
     return "\n".join(lines) + "\n"
 
 

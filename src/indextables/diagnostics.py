@@ -80,7 +80,7 @@ class Property:
 
 
 @dataclass(frozen=True, slots=True)
-class Flushed:
+class FlushResult:
     """The result of flushing the disk cache: freed bytes, and entries that remain because they are in use."""
 
     enabled: bool
@@ -91,7 +91,7 @@ class Flushed:
 
 
 @dataclass(frozen=True, slots=True)
-class Invalidated:
+class InvalidationResult:
     """How many cached log values were dropped, and the cache's hits and misses before that."""
 
     values: int
@@ -115,15 +115,15 @@ def disk_cache(*, options: OptionValues = None) -> DiskCache:
     return DiskCache(True, stats.folder, stats.bytes, stats.limit, stats.entries, cache.files())
 
 
-def flush_disk_cache(*, options: OptionValues = None) -> Flushed:
+def flush_disk_cache(*, options: OptionValues = None) -> FlushResult:
     """Delete cached indexes that no process uses now."""
     checked = _command_options(options)
     if not checked.get(reading.DISK_CACHE):
-        return Flushed(enabled=False)
+        return FlushResult(enabled=False)
     close_splits()
     cache = index_cache(checked)
     removed = cache.flush()
-    return Flushed(True, str(cache.folder), removed.bytes, removed.files, cache.stats().entries)
+    return FlushResult(True, str(cache.folder), removed.bytes, removed.files, cache.stats().entries)
 
 
 def flush_searchers() -> int:
@@ -183,7 +183,7 @@ def masked_setting(name: str, value: str) -> str:
     return MASK if secret else value
 
 
-def invalidate_log_cache(path: Path | None = None, *, options: OptionValues = None) -> Invalidated:
+def invalidate_log_cache(path: Path | None = None, *, options: OptionValues = None) -> InvalidationResult:
     """Drop the cached transaction logs of this process.
 
     It is not needed for correct results: a cached log is always compared with the newest version first.
@@ -195,7 +195,7 @@ def invalidate_log_cache(path: Path | None = None, *, options: OptionValues = No
     url = _url(path, options)
     before = cache_statistics().values()
     values = invalidate(None if url is None else f"{url}/{LOG_FOLDER}")
-    return Invalidated(values, sum(s.hits for s in before), sum(s.misses for s in before))
+    return InvalidationResult(values, sum(s.hits for s in before), sum(s.misses for s in before))
 
 
 def prewarm_jobs(path: Path | None = None, *, options: OptionValues = None) -> list[Job]:

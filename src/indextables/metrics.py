@@ -23,7 +23,7 @@ class Figure:
 
 _lock = threading.Lock()
 _figures: dict[str, Figure] = {}
-# The metrics since the last call of `take_new`.
+# The metrics since the last call of `take`.
 _new: dict[str, Figure] = {}
 
 
@@ -37,7 +37,7 @@ def record(name: str, value: float) -> None:
 
 
 @contextmanager
-def timed(name: str) -> Iterator[None]:
+def measure(name: str) -> Iterator[None]:
     """Record the duration of the body in milliseconds."""
     start = time.perf_counter()
     try:
@@ -57,7 +57,7 @@ def figures() -> dict[str, Figure]:
         return dict(sorted(_figures.items()))
 
 
-def take_new() -> dict[str, Figure]:
+def take() -> dict[str, Figure]:
     """Return the metrics since the last call, for a process that adds up the metrics of several."""
     with _lock:
         new = dict(_new)

@@ -28,17 +28,17 @@ from indextables.table_properties import table_condition
 from indextables.version import ENGINE
 
 if TYPE_CHECKING:
-    from indextables.diagnostics import Invalidated
+    from indextables.diagnostics import InvalidationResult
     from indextables.log.checkpoint import CheckpointResult
     from indextables.log.history import CommitOutcome, LogFileActions
     from indextables.maintain.convert import Conversion
     from indextables.maintain.figures import ColumnSkipping, SplitComponents, StateFigures
     from indextables.maintain.jobs import Job, Progress
     from indextables.maintain.merge import MergeOutcome
-    from indextables.maintain.metadata_changes import Dropped, RestoreResult, TruncateResult
-    from indextables.maintain.prewarm import PrewarmPlan, Warmed
+    from indextables.maintain.metadata_changes import DropResult, RestoreResult, TruncateResult
+    from indextables.maintain.prewarm import PrewarmPlan, PrewarmResult
     from indextables.maintain.purge import PurgeOutcome
-    from indextables.maintain.repair import Repaired
+    from indextables.maintain.repair import RepairResult
     from indextables.source.companion import TableRoot
     from indextables.split.index.cache import CacheStats
 
@@ -259,9 +259,9 @@ class Table:
             HistoryExpiredError: the files of a version were deleted.
             TableReplacedError: the table was deleted and created again.
         """
-        from indextables.read.follow import Following, follow
+        from indextables.read.follow import FollowSpec, follow
 
-        rows = Following(query, field, where, columns, tuple(highlight))
+        rows = FollowSpec(query, field, where, columns, tuple(highlight))
         start, opened = self.version if since is None else since, self._snapshot
         return follow(self._log, opened, self._options, rows, start, interval=interval, timeout=timeout)
 
@@ -434,7 +434,7 @@ class Table:
 
         return truncate(self._log, dry_run=dry_run)
 
-    def drop_partitions(self, where: str) -> "Dropped":
+    def drop_partitions(self, where: str) -> "DropResult":
         """Remove whole partitions from the table.
 
         Args:
@@ -482,7 +482,7 @@ class Table:
         fields: Sequence[str] = (),
         parallelism: int | None = None,
         progress: "Progress | None" = None,
-    ) -> "Warmed":
+    ) -> "PrewarmResult":
         """Load indexes into the local cache before the first search.
 
         Args:
@@ -579,7 +579,7 @@ class Table:
 
         return index_cache(self._options).stats()
 
-    def invalidate_log_cache(self) -> "Invalidated":
+    def invalidate_log_cache(self) -> "InvalidationResult":
         """Drop the table's log from the cache of this process; not needed for correct results."""
         from indextables.diagnostics import invalidate_log_cache
 
@@ -681,7 +681,7 @@ def repair(
     at: str | None = None,
     options: Mapping[str, object] | None = None,
     credentials: CredentialsProvider | None = None,
-) -> "Repaired":
+) -> "RepairResult":
     """Write a new transaction log of a table.
 
     Args:

@@ -45,7 +45,7 @@ def planned_write(path: Path, rows: list[dict], mode: Mode, options: dict[str, s
     reader = as_reader(rows)
     planned, base = plan_write(log, reader.schema, mode=mode, partition_by=(), options=checked)
     uploads = SplitUploads(log.store, planned.target, checked)
-    adds = uploads.write(planned.stored(reader))
+    adds = uploads.write(planned.convert(reader))
     return lambda: finish_write(log, planned, adds, checked, base)
 
 

@@ -164,7 +164,7 @@ def test_manifests_that_no_state_needs_go_when_they_are_old_enough(tmp_path):
     history = History(tmp_path / "t", compact=True)
     old = {"purge.txLogRetentionHours": "1", "state.retention.versions": "0", "state.retention.hours": "0"}
     log = cleaner(str(tmp_path / "t"), {**old, "state.gc.minManifestAgeHours": "100000"})
-    assert log.expired().manifests == ()
+    assert log.expired_files().manifests == ()
     found = cleaner(str(tmp_path / "t"), old).clean()
     assert len(found.manifests) == 2, "those of the states at 3 and 6; 9 is the anchor of version 11"
     history.check(range(11, 13))
@@ -223,7 +223,7 @@ def test_a_dry_run_writes_and_deletes_nothing(tmp_path):
     History(tmp_path / "t", last_state=9)
     store = WatchedStore(open_store(str(tmp_path / "t")))
     log = cleaner(store, {"purge.txLogRetentionHours": "0"})
-    assert log.expired().paths
+    assert log.expired_files().paths
     version, found = log.truncate(dry_run=True)
     assert version == 12
     assert found.versions == tuple(range(12))
@@ -515,8 +515,8 @@ def test_a_failed_delete_is_reported(tmp_path):
 
 def test_hours_can_be_given_for_one_run(tmp_path):
     history = History(tmp_path / "t")
-    assert cleaner(str(tmp_path / "t")).expired().versions == ()
-    assert cleaner(str(tmp_path / "t")).expired(log_hours=50).versions == tuple(range(10))
+    assert cleaner(str(tmp_path / "t")).expired_files().versions == ()
+    assert cleaner(str(tmp_path / "t")).expired_files(log_hours=50).versions == tuple(range(10))
     assert history.versions == list(range(13))
 
 

@@ -111,7 +111,7 @@ def test_work_that_is_found_later_counts_too() -> None:
     made = jobs.begin(JobKind.MERGE, "file:///t", NONE, total=4, batches=1, owner=1)
     jobs.progress(made.id, 4, 4)
     jobs.batch_done(made.id)
-    jobs.more(made.id, 2, 1)
+    jobs.add_work(made.id, 2, 1)
     jobs.progress(made.id, 1, 2)
     (found,) = jobs.jobs(JobKind.MERGE)
     assert (found.total, found.done, found.total_batches, found.done_batches) == (6, 5, 2, 1)

@@ -241,14 +241,14 @@ def test_a_commit_between_the_plan_and_the_version_of_a_purge_keeps_its_files(
     appended(tmp_path, 1)
     add = _uploaded(tmp_path, 400)
     lost = orphan(tmp_path)
-    real = purging.announce
+    real = purging.commit_purge
 
     def committed_first(log, plan):
         other = log_of(tmp_path)
         other.commit(Draft(operation="WRITE", adds=(add,)), other.snapshot())
         return real(log, plan)
 
-    monkeypatch.setattr(purging, "announce", committed_first)
+    monkeypatch.setattr(purging, "commit_purge", committed_first)
     assert purging.purge(log_of(tmp_path), Options()).orphans_deleted == 1
     assert (tmp_path / add.path).exists()
     assert not lost.exists()

@@ -11,12 +11,12 @@ from indextables.errors import OptionError
 from indextables.options import (
     Alias,
     FieldOption,
-    Ignored,
+    IgnoredOption,
     Option,
     Options,
+    all_declarations,
     cloud,
     declare,
-    declared,
     reading,
     writing,
 )
@@ -84,12 +84,12 @@ def test_secrets_show_nowhere() -> None:
 
 
 def test_every_declaration_has_help_and_accepts_its_default() -> None:
-    for declaration in declared():
-        if isinstance(declaration, Ignored):
+    for declaration in all_declarations():
+        if isinstance(declaration, IgnoredOption):
             assert declaration.reason
             continue
         if isinstance(declaration, Alias):
-            assert declaration.target in set(declared())
+            assert declaration.target in set(all_declarations())
             continue
         assert declaration.help.endswith("."), declaration.key
         if isinstance(declaration, Option) and isinstance(declaration.default, (int, float, str)):
@@ -112,7 +112,7 @@ def test_every_option_is_asked_for_somewhere() -> None:
 
 @pytest.mark.skipif(not SEEDS.exists(), reason="the specification's texts are not at hand")
 def test_every_key_of_the_specification_is_honoured_or_refused_with_a_reason() -> None:
-    keys = {d.key.lower() for d in declared() if not isinstance(d, FieldOption)}
+    keys = {d.key.lower() for d in all_declarations() if not isinstance(d, FieldOption)}
     named = set()
     for page in SEEDS.glob("*.txt"):
         named |= set(re.findall(r"spark\.indextables\.([A-Za-z.]+[A-Za-z])", page.read_text()))

@@ -204,7 +204,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def clean(self) -> None:
-        planned = self.log.expired()
+        planned = self.log.expired_files()
         assert self.log.clean() == planned
         cutoff = self.clock.now - 10 * HOUR
         old = [v for v, moment in self.written_at.items() if moment < cutoff]

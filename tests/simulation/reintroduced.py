@@ -20,7 +20,7 @@ from indextables.errors import (
 )
 from indextables.ingest import plan
 from indextables.log import checkpoint, commit, conflict, load, retention, transaction_log
-from indextables.log.commit import _Commit, _Created
+from indextables.log.commit import _Commit, _Confirmation
 from indextables.log.format.checkpoint_files import read_pointer
 from indextables.log.format.names import Listing, state_folder
 from indextables.log.load import Loader
@@ -109,7 +109,7 @@ def file_times_tell_whether_a_version_counts(patch: Patch) -> None:
     """A version is deleted if a state of it or of a later one seems to be older by the files' times."""
     original = _Commit.confirm
 
-    def confirm(self: _Commit, version: int, base: Snapshot | None) -> _Created:
+    def confirm(self: _Commit, version: int, base: Snapshot | None) -> _Confirmation:
         listing = full_listing(self.loader.log)
         own = listing.versions.get(version)
         later = [state for state in bases(listing) if state.version >= version]
@@ -191,7 +191,7 @@ def removes_are_not_checked_after_a_truncation(patch: Patch) -> None:
     """A version without added splits counts whatever states there are: nobody may ever see it."""
     original = _Commit.confirm
 
-    def confirm(self: _Commit, version: int, base: Snapshot | None) -> _Created:
+    def confirm(self: _Commit, version: int, base: Snapshot | None) -> _Confirmation:
         if not self.draft.adds and base is not None:
             return self._mark_committed()
         return original(self, version, base)
@@ -204,7 +204,7 @@ def only_the_pointer_tells_of_a_truncation(patch: Patch) -> None:
     """Whether a version counts is asked only if the pointer names a later one, and it may go backwards."""
     original = _Commit.confirm
 
-    def confirm(self: _Commit, version: int, base: Snapshot | None) -> _Created:
+    def confirm(self: _Commit, version: int, base: Snapshot | None) -> _Confirmation:
         pointer = read_pointer(self.loader.log)
         if base is not None and (pointer is None or pointer.version < version):
             return self._mark_committed()

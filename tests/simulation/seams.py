@@ -232,7 +232,7 @@ def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(transaction_log, "Environment", _chance)
         for name, stand_in in (
             ("begin", _begin_job),
-            *((name, _ignore_job) for name in ("more", "batch_done", "progress", "end")),
+            *((name, _ignore_job) for name in ("add_work", "batch_done", "progress", "end")),
         ):
             patch.setattr(jobs, name, stand_in)
         patch.setattr(manifest, "_entries", _recalling(manifest._entries))

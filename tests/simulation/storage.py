@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from indextables.errors import CredentialsError, ObjectMissingError, StoreError
-from indextables.store.backend import MaybeCreated, ObjectInfo, Sink
+from indextables.store.backend import AmbiguousCreateError, ObjectInfo, Sink
 from tests.simulation.faults import CRASHES, HOUR_MS, PAUSES, Fault, FaultPlan
 from tests.simulation.schedule import Crash, Process, Scheduler, Stop
 
@@ -289,11 +289,11 @@ class SimulatedBackend:
         if fault in (Fault.DENIED, Fault.NO_HANDLES, Fault.ERROR):
             storage.raise_fault(key, fault)
         if fault not in (None, Fault.REPEATED):
-            raise MaybeCreated(fault.value)
+            raise AmbiguousCreateError(fault.value)
         if not answer[0]:
             if process is not None:
                 storage.note(process, "create", key, "an object is there")
-            raise MaybeCreated("an object is there")
+            raise AmbiguousCreateError("an object is there")
 
     def upload(self, key: str, local_file: str) -> int:
         """Write an object from a local file."""

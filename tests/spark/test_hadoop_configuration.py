@@ -5,7 +5,7 @@ import secrets
 
 import pytest
 
-from indextables.options import Option, declared
+from indextables.options import Option, all_declarations
 from tests.servers import s3
 from tests.servers.s3 import STRANGER, WRITER
 
@@ -124,7 +124,9 @@ def test_a_provider_without_counterpart_is_refused_by_its_key(spark, seaweed_ser
 def test_spark_redacts_the_values_of_all_secrets(spark):
     pattern = re.compile(spark.sparkContext.getConf().get("spark.redaction.regex"))
     names = [
-        f"spark.indextables.{each.key}" for each in declared() if isinstance(each, Option) and each.secret
+        f"spark.indextables.{each.key}"
+        for each in all_declarations()
+        if isinstance(each, Option) and each.secret
     ]
     names += [
         "spark.hadoop.fs.s3a.access.key",

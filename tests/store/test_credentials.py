@@ -19,7 +19,7 @@ from indextables.store.credentials import Identity
 from indextables.store.hadoop import with_hadoop_keys
 from indextables.store.location import locate
 from indextables.store.settings import settings
-from indextables.store.translate import clean
+from indextables.store.translate import redact
 from tests.servers import azure
 from tests.servers.identity import machine_role, service
 from tests.servers.s3 import SECRET_KEY
@@ -414,6 +414,6 @@ def test_a_password_in_the_url_of_a_table_is_never_shown(url):
 
 def test_what_a_client_says_is_shown_without_users_of_urls():
     said = 'error sending request for url (http://user:p4ssw0rd@127.0.0.1:9/b?X-Sig=1) via "http://u:p4ssw0rd@proxy"'
-    shown = clean(said, Identity())
+    shown = redact(said, Identity())
     assert "p4ssw0rd" not in shown
     assert "http://***@127.0.0.1:9/b" in shown

@@ -13,7 +13,7 @@ from indextables.errors import StoreError
 from indextables.options import Options
 from indextables.store import open_store, remote
 from indextables.store.clients import HedgeBudget
-from indextables.store.remote import hedged
+from indextables.store.remote import hedge
 from tests.servers.proxy import Fault
 
 LONG = 60.0
@@ -45,7 +45,7 @@ class Reads:
 
         def run():
             try:
-                found.append(hedged(self, seconds, HedgeBudget()))
+                found.append(hedge(self, seconds, HedgeBudget()))
             except StoreError as error:
                 found.append(str(error))
 
@@ -102,12 +102,12 @@ def test_an_error_counts_only_if_both_reads_fail():
 def test_an_answer_in_time_is_one_read():
     reads = Reads("only")
     reads.events[0].set()
-    assert hedged(reads, LONG, HedgeBudget()) == "only"
+    assert hedge(reads, LONG, HedgeBudget()) == "only"
     assert reads.count == 1
     failing = Reads(StoreError("no"))
     failing.events[0].set()
     with pytest.raises(StoreError, match="no"):
-        hedged(failing, LONG, HedgeBudget())
+        hedge(failing, LONG, HedgeBudget())
     assert failing.count == 1
 
 
@@ -122,7 +122,7 @@ def test_every_read_begins_at_once_however_many_there_are():
 
     found = []
     threads = [
-        threading.Thread(target=lambda: found.append(hedged(read, 2 * LONG, HedgeBudget())))
+        threading.Thread(target=lambda: found.append(hedge(read, 2 * LONG, HedgeBudget())))
         for _ in range(count)
     ]
     for thread in threads:
@@ -144,7 +144,7 @@ def test_a_store_that_is_slow_for_every_read_gets_few_of_them_twice():
             both.wait(0.05)
             return number
 
-        assert hedged(read, 0.001, budget) == number
+        assert hedge(read, 0.001, budget) == number
     twice = len(made) - 200
     assert 0 < twice <= HedgeBudget.MOST + HedgeBudget.SHARE * 200
 
@@ -214,11 +214,11 @@ def test_what_the_store_refuses_is_repeated_and_does_not_count_as_slow(patient, 
 
     def counted(read, _seconds, budget):
         try:
-            return hedged(read, LONG, budget)
+            return hedge(read, LONG, budget)
         finally:
             attempts.append(faulty_s3.count("GET"))
 
-    monkeypatch.setattr(remote, "hedged", counted)
+    monkeypatch.setattr(remote, "hedge", counted)
     faulty_s3.fail(Fault.BUSY, 4, methods=("GET",))
     assert store.get_range("x", 0, 10) == b"0123456789"
     # Only the first attempt may be made twice.
@@ -240,14 +240,14 @@ def test_retries_of_reads_end(patient, faulty_s3):
 PROGRAM = """
 import sys, threading, time
 from indextables.store.clients import HedgeBudget
-from indextables.store.remote import hedged
+from indextables.store.remote import hedge
 first = threading.Event()
 def read():
     if not first.is_set():
         first.set()
         time.sleep(600)
     return "right"
-print(hedged(read, 0.01, HedgeBudget()))
+print(hedge(read, 0.01, HedgeBudget()))
 """
 
 

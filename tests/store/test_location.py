@@ -12,7 +12,7 @@ from indextables.errors import StoreError
 from indextables.options import Options
 from indextables.store import location, open_store
 from indextables.store.location import locate
-from indextables.store.remote import cut, merged
+from indextables.store.remote import cut_ranges, merge_ranges
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ ranges = st.lists(
 
 @given(ranges)
 def test_merged_ranges_cover_all_and_lie_apart(wanted):
-    whole = merged(wanted)
+    whole = merge_ranges(wanted)
     assert all(any(first <= start and end <= last for first, last in whole) for start, end in wanted)
     gap = 64 << 10 if len(whole) <= 16 else 1 << 20
     assert all(after[0] - before[1] > gap for before, after in pairwise(whole))
@@ -91,9 +91,9 @@ def test_merged_ranges_cover_all_and_lie_apart(wanted):
 )
 def test_what_is_cut_out_is_what_was_asked_for_as_far_as_the_object_goes(wanted):
     data = bytes(range(100))
-    whole = merged(wanted)
+    whole = merge_ranges(wanted)
     parts = [memoryview(data[start:end]) for start, end in whole]
-    assert cut(wanted, whole, parts) == [data[start:end] for start, end in wanted]
+    assert cut_ranges(wanted, whole, parts) == [data[start:end] for start, end in wanted]
 
 
 # --- paths of Databricks ---------------------------------------------------------------------------

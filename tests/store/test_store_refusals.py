@@ -2,7 +2,7 @@
 
 import pytest
 
-from indextables.store.translate import refused
+from indextables.store.translate import is_refused
 
 TIMED_OUT = "Generic S3 error: error sending request for url ({}): operation timed out"
 
@@ -19,7 +19,7 @@ TIMED_OUT = "Generic S3 error: error sending request for url ({}): operation tim
     ],
 )
 def test_a_timeout_is_no_refusal_whatever_the_object_is_called(url):
-    assert not refused(OSError(TIMED_OUT.format(url)))
+    assert not is_refused(OSError(TIMED_OUT.format(url)))
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_a_timeout_is_no_refusal_whatever_the_object_is_called(url):
     ],
 )
 def test_a_service_of_credentials_that_does_not_answer_means_that_the_store_was_not_asked(url):
-    assert refused(OSError(TIMED_OUT.format(url)))
+    assert is_refused(OSError(TIMED_OUT.format(url)))

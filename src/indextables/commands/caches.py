@@ -16,7 +16,14 @@ from indextables.commands.grammar import condition
 from indextables.errors import CommandError
 from indextables.maintain import jobs
 from indextables.maintain.jobs import TaskSet
-from indextables.maintain.prewarm import PrewarmTask, Warmed, plan_prewarm, raise_failed, run, together
+from indextables.maintain.prewarm import (
+    PrewarmResult,
+    PrewarmTask,
+    combine_results,
+    plan_prewarm,
+    raise_failed,
+    run,
+)
 from indextables.options import Options
 from indextables.options.maintenance import MAX_WAIT_SECONDS
 from indextables.records import dataclass
@@ -302,7 +309,7 @@ _WAIT = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class _PrewarmState:
     parts: tuple[str, ...]
     columns: tuple[str, ...]
     left_out: tuple[str, ...]
@@ -321,15 +328,15 @@ def _prewarm(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSe
             home=context.executor_of,
         )
     homes = tuple(task.home for task in plan.tasks)
-    planned = _Planned(plan.parts, plan.columns, plan.left_out, homes)
+    planned = _PrewarmState(plan.parts, plan.columns, plan.left_out, homes)
     if not plan.tasks:
-        return table_of(_PREWARM, _row(Warmed(socket.gethostname()), planned, status="no_splits"))
+        return table_of(_PREWARM, _row(PrewarmResult(socket.gethostname()), planned, status="no_splits"))
     public = context.options.public()
     work = TaskSet(_run, [(task, public) for task in plan.tasks], planned, preferred_executors=homes)
     return _in_background(context, plan.splits, work) if arguments.get("async") else work
 
 
-def _run(task: tuple[PrewarmTask, Options], store: Store) -> Warmed:
+def _run(task: tuple[PrewarmTask, Options], store: Store) -> PrewarmResult:
     return run(task[0], store, task[1])
 
 
@@ -337,28 +344,30 @@ def _in_background(context: CommandContext, splits: int, work: TaskSet) -> TaskS
     job = jobs.begin(
         jobs.JobKind.PREWARM, context.store.url, context.options, total=splits, owner=context.owner
     )
-    row = _row(Warmed(job.host), work.state, status="started")
+    row = _row(PrewarmResult(job.host), work.state, status="started")
     return replace(
         work, job=job.id, immediate_result=table_of(_PREWARM, {**row, "job_id": job.id, "async_mode": True})
     )
 
 
 def _finish(
-    context: CommandContext, arguments: Arguments, state: _Planned, task_results: Iterable[Warmed]
+    context: CommandContext, arguments: Arguments, state: _PrewarmState, task_results: Iterable[PrewarmResult]
 ) -> pa.Table:
     results = list(task_results)
     if arguments.get("async"):
-        raise_failed(together(results).failed)
-    by_host: dict[tuple[str, str], list[Warmed]] = {}
+        raise_failed(combine_results(results).failed)
+    by_host: dict[tuple[str, str], list[PrewarmResult]] = {}
     for result, assigned in zip(results, _assigned(context, state, results), strict=True):
         by_host.setdefault((result.host, assigned or result.host), []).append(result)
     return table_of(
         _PREWARM,
-        *(_row(together(each), state, assigned=to) for (_, to), each in sorted(by_host.items())),
+        *(_row(combine_results(each), state, assigned=to) for (_, to), each in sorted(by_host.items())),
     )
 
 
-def _assigned(context: CommandContext, state: _Planned, results: Sequence[Warmed]) -> list[str | None]:
+def _assigned(
+    context: CommandContext, state: _PrewarmState, results: Sequence[PrewarmResult]
+) -> list[str | None]:
     """Return for each task the host of its preferred executor if it ran on another one; else None."""
     if not context.executors:
         return [None] * len(results)
@@ -371,7 +380,7 @@ def _assigned(context: CommandContext, state: _Planned, results: Sequence[Warmed
 
 
 def _row(
-    warmed: Warmed, planned: _Planned, status: str | None = None, assigned: str | None = None
+    warmed: PrewarmResult, planned: _PrewarmState, status: str | None = None, assigned: str | None = None
 ) -> dict[str, Any]:
     failed = "; ".join(f"{path}: {problem}" for path, problem in warmed.failed) or None
     if failed and not warmed.splits:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from indextables.data_files import open_log
 from indextables.ingest.plan import WritePlan, finish_write, has_batch, plan_write
-from indextables.ingest.replace import Replace, covered, removes
+from indextables.ingest.replace import Replace, covered_splits, removes
 from indextables.ingest.splits import SplitUploads
 from indextables.ingest.target import Mode, as_reader
 from indextables.log.snapshot import Snapshot
@@ -27,7 +27,7 @@ __all__ = [
     "Replace",
     "SplitUploads",
     "WriteResult",
-    "covered",
+    "covered_splits",
     "finish_write",
     "has_batch",
     "plan_write",
@@ -57,7 +57,7 @@ def write_table(
         return WriteResult(log, snapshot, committed=False)
     uploads = SplitUploads(store, planned.target, options)
     try:
-        adds = uploads.write(planned.stored(reader))
+        adds = uploads.write(planned.convert(reader))
     except BaseException:
         uploads.delete_uncommitted()
         raise

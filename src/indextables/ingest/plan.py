@@ -25,7 +25,7 @@ from indextables.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from indextables.ingest.replace import Replace, covered, matching, removes, replacing
+from indextables.ingest.replace import Replace, check_rows, covered_splits, removes, replacement_test
 from indextables.ingest.target import Mode, Target, existing_table, new_table
 from indextables.log.commit import check_uploads
 from indextables.log.conflict import OVERWRITE, Draft, check_since
@@ -59,10 +59,10 @@ class WritePlan:
     base: SnapshotKey | None
     before: Metadata | None
 
-    def stored(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def convert(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Convert rows to the table's columns; raises for a row that does not match the write's condition."""
         rows = cast_stream(batches, self.target.schema)
-        return matching(rows, self.where) if self.only_matching and self.where is not None else rows
+        return check_rows(rows, self.where) if self.only_matching and self.where is not None else rows
 
 
 def plan_write(
@@ -112,7 +112,7 @@ def plan_write(
             condition, only_matching = parse_condition(replace_where, snapshot.schema), True
     if condition is not None:
         condition = compare_addresses(condition, address_columns(snapshot))
-        covered(snapshot, condition)
+        covered_splits(snapshot, condition)
     # Remaining rows keep their indexes, so only an overwrite of all rows may change the indexing.
     whole = Mode.OVERWRITE if replace is Replace.ALL else Mode.APPEND
     if whole is Mode.APPEND and mode is Mode.OVERWRITE and options.get(opt.OVERWRITE_SCHEMA):
@@ -223,13 +223,13 @@ def _prepared(
     if not adds and not gone and metadata is None:
         return None, base
     draft = _draft(planned, metadata, adds, options, gone)
-    if took_long(adds, options):
+    if has_old_split(adds, options):
         check_uploads(log.store, adds)
-    overlap = replacing(base, planned.replace, planned.where, adds)
+    overlap = replacement_test(base, planned.replace, planned.where, adds)
     return dataclasses.replace(draft, replaces=overlap), base
 
 
-def took_long(adds: Sequence[Add], options: Options) -> bool:
+def has_old_split(adds: Sequence[Add], options: Options) -> bool:
     """Whether a split is older than half the shortest retention of a purge."""
     oldest = min((add.modification_time for add in adds), default=None)
     limit_ms = options.get(PURGE_MIN_RETENTION_HOURS) * HOUR_MS / 2

@@ -38,11 +38,11 @@ def removes(
             gone = _same_partitions(snapshot, adds)
         case _:
             assert where is not None
-            gone = covered(snapshot, where)
+            gone = covered_splits(snapshot, where)
     return removes_of(gone, timestamp=time.time_ns() // 1_000_000)
 
 
-def replacing(
+def replacement_test(
     snapshot: Snapshot, replace: Replace, where: Predicate | None, adds: Sequence[Add]
 ) -> Callable[[Sequence[Add]], bool] | None:
     """A test whether concurrently added splits have rows to replace; None if that needs no test."""
@@ -66,7 +66,7 @@ def replacing(
             return None
 
 
-def covered(snapshot: Snapshot, where: Predicate) -> pa.Table:
+def covered_splits(snapshot: Snapshot, where: Predicate) -> pa.Table:
     """The splits for all of whose rows the condition is true; an error if it is true for part of a split."""
     files = snapshot.files(where)
     evaluation = evaluate_metrics(files, where, snapshot.schema, snapshot.partition_columns)
@@ -82,7 +82,7 @@ def covered(snapshot: Snapshot, where: Predicate) -> pa.Table:
     return files.filter(evaluation.strict)
 
 
-def matching(batches: Iterator[pa.RecordBatch], where: Predicate) -> Iterator[pa.RecordBatch]:
+def check_rows(batches: Iterator[pa.RecordBatch], where: Predicate) -> Iterator[pa.RecordBatch]:
     """The unchanged batches; an error if a row does not match the condition on the replaced rows."""
     for batch in batches:
         outside = batch.num_rows - (pc.sum(evaluate(where, batch)).as_py() or 0)

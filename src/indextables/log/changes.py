@@ -82,7 +82,7 @@ def _is_of_companion(action: Action) -> bool:
             return False
 
 
-def no_changes(url: str) -> ProtocolError:
+def companion_changes_error(url: str) -> ProtocolError:
     """The error raised when the changes of a companion index are read, by a query or a stream."""
     return ProtocolError(
         f"{url} is a companion index: its versions replace splits of rows that did not change, so it has no "
@@ -103,8 +103,8 @@ def read_changes(loader: Loader, listing: Listing, first: int, last: int) -> Cha
     versions = loader.versions(version_files(listing, range(first, last + 1)))
     check_lineage(loader.log.url, None, versions)
     if any(_is_of_companion(action) for _, actions in versions for action in actions):
-        raise no_changes(loader.log.url.rpartition("/")[0])
-    pending = _Pending()
+        raise companion_changes_error(loader.log.url.rpartition("/")[0])
+    pending = _PendingVersions()
     for version, actions in versions:
         pending.take(version, actions, listing.versions[version].modified_ms)
     return pending.resolve(_Before(loader, listing, first))
@@ -173,7 +173,7 @@ class _Version:
     token: str | None
 
 
-class _Pending:
+class _PendingVersions:
     """Versions whose removed splits may have been added before the range."""
 
     def __init__(self) -> None:
@@ -266,8 +266,8 @@ def changed_splits(changes: Iterable[VersionChanges], *, deletes: bool = True) -
     return result
 
 
-def are_of(changes: Iterable[VersionChanges], end: Snapshot) -> bool:
-    """Whether versions are of the table that a snapshot is of, as far as its tokens show."""
+def are_versions_of(changes: Iterable[VersionChanges], end: Snapshot) -> bool:
+    """Whether versions belong to the table of a snapshot, as far as its tokens show."""
     tokens = ((each.token, end.token_at(each.version)) for each in changes)
     return all(token == other for token, other in tokens if token is not None and other is not None)
 

@@ -177,7 +177,7 @@ def checkpoint(
     whether a commit waits for the state.
     """
     options = loader.options
-    with metrics.timed("indextables.state.write.duration_ms"):
+    with metrics.measure("indextables.state.write.duration_ms"):
         if options.get(opt.STATE_FORMAT) == "json":
             return _write_json(loader, snapshot, env)
         backoff = Backoff(options.get(opt.STATE_RETRY_BASE_MS), options.get(opt.STATE_RETRY_MAX_MS))
@@ -206,7 +206,7 @@ def checkpoint(
             attempt += 1
 
 
-def existing(snapshot: Snapshot) -> CheckpointResult | None:
+def existing_state(snapshot: Snapshot) -> CheckpointResult | None:
     """The state of a snapshot's version, if there is one."""
     state = snapshot.base.state
     if state is None or snapshot.base.version != snapshot.version:

@@ -54,11 +54,11 @@ from indextables.log.load import Loader, check_lineage
 from indextables.log.segment import (
     VersionFile,
     bases,
-    following,
     full_listing,
     listing_from,
     segments_at,
     stamp_of,
+    versions_after,
 )
 from indextables.log.snapshot import Snapshot
 from indextables.options import log as opt
@@ -116,7 +116,7 @@ def create_table(
         created = running.create(0, actions)
         if running.pending is not None and not created:
             created = running.is_ours(0)
-        if not created or running.confirm(0, None) is not _Created.COMMITTED:
+        if not created or running.confirm(0, None) is not _Confirmation.COMMITTED:
             return None
         return loader.replay([(0, actions)])
     except CommitUnknownError:
@@ -147,7 +147,7 @@ def check_uploads(table: Store, adds: Sequence[Add]) -> None:
         )
 
 
-class _Created(Enum):
+class _Confirmation(Enum):
     """Whether a version file that holds our commit is a version of the table."""
 
     COMMITTED = auto()
@@ -194,7 +194,7 @@ class _Commit:
             now_ms = self.env.now_ms()
             actions = _actions(self.draft, current, token=self.token, now_ms=now_ms, engine=self.engine)
             if self.create(version, actions):
-                if self.confirm(version, current) is _Created.COMMITTED:
+                if self.confirm(version, current) is _Confirmation.COMMITTED:
                     return current.then([(version, actions)], self.token)
                 # The table has another version of this number; only its newest snapshot shows conflicts.
                 current = self.start_over(current)
@@ -244,7 +244,7 @@ class _Commit:
                     break  # the versions up to the base were cleaned up, or the table was deleted
                 if identity != current.identity:
                     raise self.replaced(current.version)
-                later = following(listing, current.version)
+                later = versions_after(listing, current.version)
                 if later is None:
                     continue  # a listing that ran while versions were created need not show all of them
                 winners = loader.versions(later)
@@ -260,7 +260,7 @@ class _Commit:
         for place, (version, actions) in enumerate(winners):
             if _has_token(actions, self.token):
                 self.pending = version
-                if self.confirm(version, None) is _Created.COMMITTED:
+                if self.confirm(version, None) is _Confirmation.COMMITTED:
                     return self.loader.extend(current, later[: place + 1])
                 return self.start_over(current)
             if version == self.pending:
@@ -291,7 +291,7 @@ class _Commit:
         check_uploads(self.table, self.draft.adds)
         return latest
 
-    def confirm(self, version: int, base: Snapshot | None) -> _Created:
+    def confirm(self, version: int, base: Snapshot | None) -> _Confirmation:
         """Whether the version that was created is one of the table.
 
         If a truncation has deleted another writer's version of this number, creating it succeeds a second
@@ -305,7 +305,7 @@ class _Commit:
                 continue  # a listed state no longer exists: cleaned up, or deleted by its writer
         return self._check_created(version, base)
 
-    def _check_created(self, version: int, base: Snapshot | None) -> _Created:
+    def _check_created(self, version: int, base: Snapshot | None) -> _Confirmation:
         listing = listing_from(self.loader.log, max(version - 1, 0))
         created = self._by_later_files(listing, version)
         if created is not None:
@@ -323,7 +323,7 @@ class _Commit:
         self._delete_version_file(version)
         raise self.replaced(base.version)
 
-    def _by_later_files(self, listing: Listing, version: int) -> _Created | None:
+    def _by_later_files(self, listing: Listing, version: int) -> _Confirmation | None:
         """Decide by the tokens in states and in the next version; None without these files."""
         newer = [b for b in bases(listing) if b.version >= version]
         for state in newer:
@@ -335,7 +335,7 @@ class _Commit:
         token = self._base_token_after(listing, version)
         return None if token is None else self._by_token(version, token)
 
-    def _by_token(self, version: int, token: str) -> _Created:
+    def _by_token(self, version: int, token: str) -> _Confirmation:
         return self._mark_committed() if token == self.token else self._delete_version_file(version)
 
     def is_ours(self, version: int) -> bool:
@@ -365,7 +365,7 @@ class _Commit:
         actions = self.loader.version(VersionFile(version + 1, stamp_of(info)))
         return next((a.base_token for a in actions if isinstance(a, CommitInfo)), None)
 
-    def _by_splits(self) -> _Created:
+    def _by_splits(self) -> _Confirmation:
         """Decide by the live splits, when no state has the token of this version.
 
         States of other engines have no tokens, and later states only those of the last versions.
@@ -377,12 +377,12 @@ class _Commit:
             return self._mark_committed()
         raise self.unknown("the versions after it were cleaned up at that moment")
 
-    def _mark_committed(self) -> _Created:
+    def _mark_committed(self) -> _Confirmation:
         # Still pending: an error on the way back must not look like a failed commit.
         self.committed = True
-        return _Created.COMMITTED
+        return _Confirmation.COMMITTED
 
-    def _delete_version_file(self, version: int) -> _Created:
+    def _delete_version_file(self, version: int) -> _Confirmation:
         """Delete our version file: a state supersedes it, or it is in a table that took our table's place.
 
         That table may have its own version of this number by now, which must stay.
@@ -393,7 +393,7 @@ class _Commit:
             if _has_token(version_file.decode(data, f"{self.loader.log.url}/{path}"), self.token):
                 self.loader.log.delete([path])
         self.pending = None
-        return _Created.SUPERSEDED
+        return _Confirmation.SUPERSEDED
 
     def replaced(self, version: int, problem: str = "") -> CommitConflictError:
         """The error if the table is not the one that the draft was planned for."""

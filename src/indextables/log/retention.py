@@ -104,7 +104,7 @@ class Retention:
         return expired > 0 and expired * _CLEANING_SHARE >= len(listing.versions)
 
 
-def expired(loader: Loader, listing: Listing, retention: Retention, *, now_ms: int) -> ExpiredFiles:
+def expired_files(loader: Loader, listing: Listing, retention: Retention, *, now_ms: int) -> ExpiredFiles:
     """The files that are older than their retention and that no readable version needs."""
     pointer = read_pointer(loader.log)
     retention = retention.limited(listing, now_ms)
@@ -162,7 +162,7 @@ def _readable(loader: Loader, listing: Listing, version: int) -> StateManifest |
         return None
 
 
-def all_before(loader: Loader, listing: Listing, version: int, *, manifests_before_ms: int) -> ExpiredFiles:
+def files_before(loader: Loader, listing: Listing, version: int, *, manifests_before_ms: int) -> ExpiredFiles:
     """The files that only versions before this one need.
 
     There must be a base at it before they are deleted.

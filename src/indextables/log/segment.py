@@ -129,7 +129,7 @@ def progress_since(log: Store, version: int, stamp: Stamp | None) -> Progress:
     current = stamp_at(listing, version)
     if latest is None or latest < version or current is None or stamp not in (None, current):
         return Progress(follows=False)
-    later = following(listing, version)
+    later = versions_after(listing, version)
     if later is None:
         return Progress(follows=False)
     stamp = stamp_at(listing, latest)
@@ -141,7 +141,7 @@ def progress_since(log: Store, version: int, stamp: Stamp | None) -> Progress:
     return Progress(True, later, stamp, newest)
 
 
-def following(listing: Listing, version: int) -> tuple[VersionFile, ...] | None:
+def versions_after(listing: Listing, version: int) -> tuple[VersionFile, ...] | None:
     """The files of all versions after one, in order; None if one of them is not listed."""
     latest = listing.latest
     needed = range(version + 1, (version if latest is None else latest) + 1)

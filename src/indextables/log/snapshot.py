@@ -437,7 +437,7 @@ class Snapshot:
 
     def _read(self, where: Predicate | None) -> tuple[pa.Table, bool]:
         """The live splits that manifests and blocks do not exclude, and whether these are all splits."""
-        with metrics.timed("indextables.state.read.duration_ms"):
+        with metrics.measure("indextables.state.read.duration_ms"):
             tombstones = self.base.state.tombstones if self.base.state else ()
             try:
                 base, is_whole = self._base_files(where)

@@ -30,8 +30,8 @@ from indextables.log.checkpoint import (
     CheckpointResult,
     FilterBundler,
     checkpoint,
-    existing,
     existing_json,
+    existing_state,
     is_complete,
     needs_compaction,
 )
@@ -281,7 +281,7 @@ class TransactionLog:
         while True:
             snapshot, _ = self._read_newest()
             self.check_writable(snapshot)
-            state_before = existing(snapshot)
+            state_before = existing_state(snapshot)
             sound = state_before is not None and self._is_complete(snapshot)
             if json and (state_before is None or _is_self_contained(snapshot)):
                 try:
@@ -335,14 +335,14 @@ class TransactionLog:
 
     # --- maintenance -----------------------------------------------------------------------------
 
-    def expired(self, *, log_hours: float | None = None) -> retention.ExpiredFiles:
+    def expired_files(self, *, log_hours: float | None = None) -> retention.ExpiredFiles:
         """The files of the log that are older than their retention; nothing is deleted."""
         return self._expired(log_hours, self._env.now_ms())
 
     def _expired(self, log_hours: float | None, now_ms: int) -> retention.ExpiredFiles:
         limits = retention.Retention.of(self.options, log_hours=log_hours)
         return self._retry_if_cleaned(
-            lambda listing: retention.expired(self._loader, listing, limits, now_ms=now_ms)
+            lambda listing: retention.expired_files(self._loader, listing, limits, now_ms=now_ms)
         )
 
     def store_time_ms(self) -> int:
@@ -379,7 +379,7 @@ class TransactionLog:
         snapshot, _ = self._read_newest()
         self.check_writable(snapshot)
         version = snapshot.version
-        current_state = existing(snapshot)
+        current_state = existing_state(snapshot)
         if current_state is None:
             version = version if dry_run else self._checkpoint_at_least(snapshot)
         elif not self._is_confirmed(snapshot):
@@ -388,7 +388,7 @@ class TransactionLog:
         before_ms = now_ms - retention.Retention.of(self.options).manifest_ms
 
         def read(listing: Listing) -> retention.ExpiredFiles:
-            expired_files = retention.all_before(
+            expired_files = retention.files_before(
                 self._loader, listing, version, manifests_before_ms=before_ms
             )
             if expired_files.leading and not dry_run:
@@ -502,7 +502,7 @@ class TransactionLog:
             try:
                 # Read from storage, so that the newest state is extended.
                 newest, _ = self._read_newest()
-                if existing(newest) is None:
+                if existing_state(newest) is None:
                     self._write_state(newest, compact=merged, after_commit=True)
             except Exception as error:  # noqa: BLE001 - the commit is visible, whatever went wrong after it
                 _logger.warning("no state written at version %d of %s: %s", after.version, after.url, error)

@@ -313,11 +313,11 @@ def begin_merge(
             JobKind.MERGE, table, options, total=tasks, batches=batches, owner=owner, status=running
         )
         return record.id
-    more(job, tasks, batches)
+    add_work(job, tasks, batches)
     return job
 
 
-def more(job_id: str, total: int, batches: int) -> None:
+def add_work(job_id: str, total: int, batches: int) -> None:
     """Add tasks and batches to a job."""
 
     def change(record: Job) -> None:

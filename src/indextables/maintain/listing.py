@@ -92,7 +92,7 @@ _FEW = 500
 _AT_ONCE = 16
 
 
-def missing(store: Store, paths: Sequence[str]) -> list[str]:
+def missing_paths(store: Store, paths: Sequence[str]) -> list[str]:
     """The paths without a file, in their order."""
     if len(paths) <= _FEW:
         with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -16,7 +16,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.listing import (
     distinct_partitions,
     in_partitions,
-    missing,
+    missing_paths,
     partition_condition,
     typed_values,
 )
@@ -90,7 +90,7 @@ def _changing(adds: list[Add]) -> list[Add]:
 
 
 def _check_present(log: TransactionLog, then: Snapshot, back: pa.Table) -> None:
-    lost = missing(log.store, back["path"].to_pylist())
+    lost = missing_paths(log.store, back["path"].to_pylist())
     if lost:
         raise SplitError(
             f"version {then.version} of {then.url} cannot be restored: {len(lost)} of its {then.num_files} "
@@ -139,7 +139,7 @@ DROP = "DROP PARTITIONS"
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DropResult:
     """The partitions and splits that were dropped; no version if no partition matched."""
 
     partitions: int = 0
@@ -148,7 +148,7 @@ class Dropped:
     version: int | None = None
 
 
-def drop_partitions(log: TransactionLog, where: str) -> Dropped:
+def drop_partitions(log: TransactionLog, where: str) -> DropResult:
     """Drop the partitions for which a condition on partition columns is true.
 
     If another commit changes the same splits meanwhile, or an overwrite or a restore adds splits to the same
@@ -165,13 +165,13 @@ def drop_partitions(log: TransactionLog, where: str) -> Dropped:
     raise AssertionError("there is at least one attempt")
 
 
-def _drop(log: TransactionLog, where: str) -> Dropped:
+def _drop(log: TransactionLog, where: str) -> DropResult:
     snapshot = log.snapshot()
     refuse_companion(snapshot, "dropping partitions")
     predicate = partition_condition(snapshot, where)
     gone = in_partitions(snapshot, predicate)
     if not gone.num_rows:
-        return Dropped()
+        return DropResult()
 
     def in_same(others: Sequence[Add]) -> bool:
         added = from_adds(others, version=snapshot.version, timestamp=0)
@@ -189,4 +189,4 @@ def _drop(log: TransactionLog, where: str) -> Dropped:
     )
     after = log.commit(draft, snapshot)
     total = pc.sum(gone["size"]).as_py() or 0
-    return Dropped(distinct_partitions(gone), gone.num_rows, total, after.version)
+    return DropResult(distinct_partitions(gone), gone.num_rows, total, after.version)

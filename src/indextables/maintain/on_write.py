@@ -174,7 +174,7 @@ def purge_now(log: TransactionLog, options: Options) -> None:
 
 
 @dataclass(slots=True)
-class _Running:
+class _BackgroundMerge:
     """The merge of a table in the background; `again` is a merge that a later write requested."""
 
     thread: threading.Thread
@@ -184,7 +184,7 @@ class _Running:
 
 _lock = threading.Lock()
 _writes: Counter[str] = Counter()
-_running: dict[str, _Running] = {}
+_running: dict[str, _BackgroundMerge] = {}
 _waits_at_exit = False
 
 
@@ -232,7 +232,7 @@ def _start(url: str, work: Callable[[], None], patience: float) -> None:
         thread = threading.Thread(
             target=_work, args=(url, work), name="indextables-merge-on-write", daemon=True
         )
-        _running[url] = _Running(thread, patience)
+        _running[url] = _BackgroundMerge(thread, patience)
         _wait_at_exit()
         thread.start()
 

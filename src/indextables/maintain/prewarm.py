@@ -46,7 +46,7 @@ class PrewarmTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Warmed:
+class PrewarmResult:
     """The result of a task, and the host on which it ran."""
 
     host: str
@@ -121,12 +121,12 @@ def plan_prewarm(
     return PrewarmPlan(tasks, parts, columns, left_out, len(splits))
 
 
-def run(task: PrewarmTask, store: Store, options: Options) -> Warmed:
+def run(task: PrewarmTask, store: Store, options: Options) -> PrewarmResult:
     """Warm the splits of a task in parallel; splits that cannot be read are in the result."""
     started = time.monotonic()
     with ThreadPoolExecutor(task.at_once) as pool:
         results = list(pool.map(lambda split: _warm(store, split, task, options), task.splits))
-    return Warmed(
+    return PrewarmResult(
         host=socket.gethostname(),
         splits=sum(problem is None for _, _, problem in results),
         bytes=sum(read for read, _, _ in results),
@@ -145,14 +145,14 @@ def prewarm(
     store: Store,
     options: Options,
     progress: Callable[[int, int], None] | None = None,
-) -> Warmed:
+) -> PrewarmResult:
     """Warm all of a plan in this process."""
     results = []
     for task in plan.tasks:
         results.append(run(task, store, options))
         if progress is not None:
             progress(sum(r.splits + len(r.failed) for r in results), plan.splits)
-    return together(results)
+    return combine_results(results)
 
 
 def start_prewarm(plan: PrewarmPlan, store: Store, options: Options) -> Job:
@@ -172,9 +172,9 @@ def raise_failed(failed: Sequence[tuple[str, str]]) -> None:
         raise CommandError(f"{len(failed)} splits could not be warmed, one is {path}: {problem}")
 
 
-def together(results: Sequence[Warmed]) -> Warmed:
+def combine_results(results: Sequence[PrewarmResult]) -> PrewarmResult:
     """Combine the results of one host."""
-    return Warmed(
+    return PrewarmResult(
         results[0].host if results else socket.gethostname(),
         sum(r.splits for r in results),
         sum(r.bytes for r in results),

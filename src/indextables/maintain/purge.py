@@ -146,7 +146,7 @@ def plan_purge(
     # A dry run deletes and writes nothing, so it uses the clock of this machine.
     now = local_time_ms() if dry_run else log.store_time_ms()
     if dry_run:
-        expired = log.expired(log_hours=log_hours)
+        expired = log.expired_files(log_hours=log_hours)
         named = log.referenced_splits(without=expired)
     else:
         expired = log.clean(log_hours=log_hours)
@@ -163,7 +163,7 @@ def plan_purge(
     )
 
 
-def announce(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
+def commit_purge(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
     """Commit the purge's version; returns the plan with the referenced splits of all versions up to it."""
     draft = Draft(operation=PURGE, parameters=purge_parameters(plan.before_ms, plan.retention_hours))
     after = log.commit(draft, _same_table(plan, log.snapshot()))
@@ -245,7 +245,7 @@ def purge(
     plan = plan_purge(log, options, older_than_hours=older_than_hours, log_hours=log_hours, dry_run=dry_run)
     young, any_orphan = _young_before_any(orphans(log.store, plan))
     if any_orphan and not dry_run:
-        plan = announce(log, plan)
+        plan = commit_purge(log, plan)
     orphan_count = orphan_bytes = 0
     deletions: list[Deletion] = []
     reached = False
@@ -257,7 +257,7 @@ def purge(
     with ThreadPoolExecutor(workers, thread_name_prefix="indextables-purge") as pool:
         running: set[Future[Deletion]] = set()
         young = 0 if any_orphan else young
-        for batch in bounded(orphans(log.store, plan), options) if any_orphan else ():
+        for batch in limit_batches(orphans(log.store, plan), options) if any_orphan else ():
             if batch is None:
                 reached = True
                 break
@@ -292,7 +292,7 @@ def _young_before_any(batches: Iterator[Orphans]) -> tuple[int, bool]:
     return young, False
 
 
-def bounded(batches: Iterator[Orphans], options: Options) -> Iterator[Orphans | None]:
+def limit_batches(batches: Iterator[Orphans], options: Options) -> Iterator[Orphans | None]:
     """The batches up to the maximum number of files of one purge; then None, if there are more."""
     left = options.get(opt.PURGE_MOST)
     for batch in batches:

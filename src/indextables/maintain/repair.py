@@ -20,7 +20,7 @@ from indextables.log.format.files import to_adds
 from indextables.log.format.names import LOG_FOLDER
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain.listing import SPLIT, TableListing, missing
+from indextables.maintain.listing import SPLIT, TableListing, missing_paths
 from indextables.maintain.metadata_changes import with_mappings
 from indextables.options import Options
 from indextables.options.log import CACHE_ENABLED, PROTOCOL_CHECK
@@ -38,7 +38,7 @@ REPAIR = "REPAIR"
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
+class RepairResult:
     """The result of a repair: the new log, its source version, and the numbers of splits before and after.
 
     `left_out` has the splits that are not in the new log, with the reasons. `source_version` is -1 if there
@@ -68,7 +68,7 @@ def repair(
     *,
     engine: str,
     credentials: CredentialsProvider | None = None,
-) -> Repaired:
+) -> RepairResult:
     """Write a new log.
 
     Args:
@@ -91,7 +91,7 @@ def repair(
     )
 
 
-def _from_log(source: Store, target: Store, options: Options, engine: str) -> Repaired:
+def _from_log(source: Store, target: Store, options: Options, engine: str) -> RepairResult:
     _check_empty(target)
     snapshot = _readable(open_log(source, options, engine=engine))
     if options.get(PROTOCOL_CHECK):
@@ -99,7 +99,7 @@ def _from_log(source: Store, target: Store, options: Options, engine: str) -> Re
         check_writable(snapshot.protocol, snapshot.url)
     refuse_companion(snapshot, "a repair")
     adds = to_adds(snapshot.files())
-    lost = set(missing(source, [add.path for add in adds]))
+    lost = set(missing_paths(source, [add.path for add in adds]))
     live = with_mappings([add for add in adds if add.path not in lost], snapshot)
     metadata = msgspec.structs.replace(
         snapshot.metadata, configuration=without_registry(snapshot.metadata.configuration)
@@ -113,10 +113,10 @@ def _from_log(source: Store, target: Store, options: Options, engine: str) -> Re
     )
     _write(target, metadata, draft, options, engine)
     reasons = tuple((add.path, "the file is missing") for add in adds if add.path in lost)
-    return Repaired(_log_url(source), _log_url(target), snapshot.version, len(adds), len(live), reasons)
+    return RepairResult(_log_url(source), _log_url(target), snapshot.version, len(adds), len(live), reasons)
 
 
-def _from_splits(store: Store, options: Options, engine: str) -> Repaired:
+def _from_splits(store: Store, options: Options, engine: str) -> RepairResult:
     log = open_log(store, options, engine=engine)
     if next(store.at(LOG_FOLDER).list(), None) is not None:
         try:
@@ -131,14 +131,14 @@ def _from_splits(store: Store, options: Options, engine: str) -> Repaired:
             advice = "" if unfinished else "it can be read; to write a new one elsewhere, give AT LOCATION"
         if advice:
             raise OptionError(f"there is a log at {_log_url(store)}, and {advice}")
-    rebuilt_table = rebuilt(store)
+    rebuilt_table = rebuild(store)
     draft = Draft(
         operation=REPAIR, adds=rebuilt_table.adds, parameters={"source": "splits"}, reuses_files=True
     )
     _write(store, rebuilt_table.metadata, draft, options, engine)
     total = len(rebuilt_table.adds) + len(rebuilt_table.left_out) + len(rebuilt_table.replaced)
     reasons = (*rebuilt_table.left_out, *((path, REPLACED) for path in rebuilt_table.replaced))
-    return Repaired(_log_url(store), _log_url(store), -1, total, len(rebuilt_table.adds), reasons)
+    return RepairResult(_log_url(store), _log_url(store), -1, total, len(rebuilt_table.adds), reasons)
 
 
 def _write(store: Store, metadata: Metadata, draft: Draft, options: Options, engine: str) -> None:
@@ -223,7 +223,7 @@ class _Read:
     problem: str = ""
 
 
-def rebuilt(store: Store) -> RebuiltTable:
+def rebuild(store: Store) -> RebuiltTable:
     """Read the footer of every split below a table's folder; an error if there is none that can be read."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         read = list(pool.map(lambda info: _read(store, info), _splits(store)))

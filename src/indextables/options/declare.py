@@ -75,7 +75,7 @@ class FieldOption:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ignored:
+class IgnoredOption:
     """A key of IndexTables for Scala without an effect; it is accepted with one warning."""
 
     key: str
@@ -92,7 +92,7 @@ class Alias:
     unit: str = ""
 
 
-Declaration = Option[Any] | FieldOption | Ignored | Alias
+Declaration = Option[Any] | FieldOption | IgnoredOption | Alias
 _declared: dict[str, Declaration] = {}
 # Keys without an effect for which a warning was logged.
 _warned: set[str] = set()
@@ -141,9 +141,9 @@ def field_option(
     return declaration
 
 
-def ignored(key: str, reason: str) -> Ignored:
+def ignored(key: str, reason: str) -> IgnoredOption:
     """Declare that a key of IndexTables for Scala has no effect, and what applies instead."""
-    declaration = Ignored(key, reason)
+    declaration = IgnoredOption(key, reason)
     _register(declaration)
     return declaration
 
@@ -162,7 +162,7 @@ def alias(key: str, target: Option[Any], convert: Callable[[str], str] = str, un
     return declaration
 
 
-def declared() -> Iterator[Declaration]:
+def all_declarations() -> Iterator[Declaration]:
     """Every declaration, in the order of the reference page."""
     yield from _declared.values()
 
@@ -282,7 +282,7 @@ class Options:
         for spelling, value in (raw or {}).items():
             declaration, key = _find(spelling)
             text = _text(value)
-            if isinstance(declaration, Ignored):
+            if isinstance(declaration, IgnoredOption):
                 _warn_once(declaration)
                 continue
             if isinstance(declaration, Alias):
@@ -331,7 +331,7 @@ def check_scope(keys: Iterable[str], scope: Collection[Where]) -> None:
         _check_scope(declaration, spelling, scope)
 
 
-def _warn_once(declaration: Ignored) -> None:
+def _warn_once(declaration: IgnoredOption) -> None:
     if declaration.key not in _warned:
         _warned.add(declaration.key)
         _logger.warning("option '%s' has no effect: %s", declaration.key, declaration.reason)
@@ -351,7 +351,7 @@ def _converted(declaration: Alias, text: str, spelling: str) -> str:
 def _check_scope(declaration: Declaration, spelling: str, scope: Collection[Where]) -> None:
     if isinstance(declaration, Alias):
         declaration = declaration.target
-    if isinstance(declaration, Ignored) or not declaration.where.isdisjoint(scope):
+    if isinstance(declaration, IgnoredOption) or not declaration.where.isdisjoint(scope):
         return
     belongs = " and ".join(_PLURALS[each] for each in Where if each in declaration.where)
     here = " or ".join(f"a {each.value}" for each in Where if each in scope and each is not Where.CHANGES)
@@ -397,7 +397,7 @@ def _find(spelling: str) -> tuple[Declaration, str]:
         return exact, key
     if (family := _family(key)) is not None:
         return family, key
-    names = {d.key.lower(): d.key for d in _declared.values() if not isinstance(d, Ignored)}
+    names = {d.key.lower(): d.key for d in _declared.values() if not isinstance(d, IgnoredOption)}
     close = difflib.get_close_matches(key, list(names), n=1, cutoff=0.6)
     hint = f"did you mean '{names[close[0]]}'? " if close else ""
     raise OptionError(f"unknown option '{spelling}'; {hint}docs/options.md lists all")
@@ -412,7 +412,7 @@ def _text(value: object) -> str:
 
 
 def _check(declaration: Declaration, key: str, text: str, spelling: str) -> None:
-    assert not isinstance(declaration, (Ignored, Alias)), "handled before"
+    assert not isinstance(declaration, (IgnoredOption, Alias)), "handled before"
     try:
         if isinstance(declaration, FieldOption):
             declaration.check(key.removeprefix(declaration.key.lower() + "."), text)

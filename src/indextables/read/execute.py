@@ -130,7 +130,7 @@ def count(snapshot: Snapshot, store: Store, options: Options, *, where: Predicat
     strict = evaluation.strict.to_numpy(zero_copy_only=False)
     counted = strict & has_count.to_numpy(zero_copy_only=False)
     total = pc.sum(files["numRecords"].filter(pa.array(counted))).as_py() or 0
-    rest = plan.only(~counted).splits
+    rest = plan.select(~counted).splits
     counts = _of_splits(store, rest, plan.table, where, lambda reader: reader.count(where))
     return int(total) + sum(counts)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from indextables.errors import OptionError, TableReplacedError, VersionNotFoundError
-from indextables.log.changes import are_of, changed_splits, check_columns, snapshot_of_splits
+from indextables.log.changes import are_versions_of, changed_splits, check_columns, snapshot_of_splits
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
@@ -28,7 +28,7 @@ _WINDOW = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class FollowSpec:
     """Which of the inserted rows are returned, and how.
 
     Attributes:
@@ -55,7 +55,7 @@ def inserted_splits(log: TransactionLog, first: int, end: Snapshot) -> Snapshot:
         SchemaError: a column had another type in between.
     """
     changes = log.version_changes(first, end.version)
-    if not are_of(changes.versions, end):
+    if not are_versions_of(changes.versions, end):
         raise _replaced(end)
     check_columns(changes, end)
     return snapshot_of_splits(
@@ -110,7 +110,7 @@ def _replaced(before: Snapshot) -> TableReplacedError:
     )
 
 
-def check_following(following: Following, opened: Snapshot, options: Options) -> None:
+def check_follow(following: FollowSpec, opened: Snapshot, options: Options) -> None:
     """Refuse invalid queries, conditions and columns before the first row is read.
 
     Raises:
@@ -128,7 +128,7 @@ def check_following(following: Following, opened: Snapshot, options: Options) ->
 
 
 def inserted_rows(
-    log: TransactionLog, first: int, end: Snapshot, following: Following, options: Options
+    log: TransactionLog, first: int, end: Snapshot, following: FollowSpec, options: Options
 ) -> pa.Table:
     """The rows that the versions from `first` up to a snapshot inserted, in the order of the versions."""
     snapshot = inserted_splits(log, first, end)
@@ -149,7 +149,7 @@ def follow(
     log: TransactionLog,
     opened: Snapshot,
     options: Options,
-    following: Following,
+    following: FollowSpec,
     since: int,
     *,
     interval: float,
@@ -158,15 +158,15 @@ def follow(
     """The rows that the versions after `since` insert, as they are committed (see `new_versions`).
 
     Raises:
-        QuerySyntaxError, PredicateError, SchemaError: as `check_following` does, before it waits for rows.
+        QuerySyntaxError, PredicateError, SchemaError: as `check_follow` does, before it waits for rows.
     """
-    check_following(following, opened, options)
+    check_follow(following, opened, options)
     versions = new_versions(log, opened, since, interval=interval, timeout=timeout)
     tables = (inserted_rows(log, first, end, following, options) for first, end in versions)
     return (rows for rows in tables if rows.num_rows)
 
 
-def _condition(following: Following, snapshot: Snapshot) -> Predicate | None:
+def _condition(following: FollowSpec, snapshot: Snapshot) -> Predicate | None:
     parts: list[Predicate] = []
     if following.query is not None:
         field = following.field

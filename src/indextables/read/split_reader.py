@@ -346,7 +346,7 @@ class SplitReader:
         """The result of `compile_query` on the index; None if the disk cache fails and rows suffice."""
         self._searched = self.columns_of(condition)
         try:
-            with metrics.timed(INDEX_TIME):
+            with metrics.measure(INDEX_TIME):
                 return compile_query()
         except IndexCacheError as error:
             if has_search(condition):

@@ -27,9 +27,9 @@ from indextables.log.changes import (
     INSERT,
     ChangedSplits,
     VersionChanges,
-    are_of,
+    are_versions_of,
     changed_splits,
-    no_changes,
+    companion_changes_error,
     snapshot_of_splits,
 )
 from indextables.log.format.actions import is_companion
@@ -179,7 +179,7 @@ class TableStream:
         """
         newest = self._log.snapshot()
         if is_companion(newest.protocol):
-            raise no_changes(newest.url)
+            raise companion_changes_error(newest.url)
         if first is None:
             return Offset.start(newest.metadata.id, newest.version, whole=True)
         if first > newest.version + 1:
@@ -315,7 +315,7 @@ class TableStream:
                 yield lost
                 position = lost.after()
                 continue
-            if not are_of(changes.versions, newest):
+            if not are_versions_of(changes.versions, newest):
                 raise _replaced(newest.url)
             self._registry.update(changes.registry)
             for each in changes.versions:

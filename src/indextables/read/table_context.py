@@ -43,9 +43,9 @@ from indextables.split.mapping import Kind, Mapping
 from indextables.split.query.bound_query import BoundQuery, SearchFields
 from indextables.split.query.filter_pushdown import SharedPlans
 from indextables.split.query.required_terms import (
-    AllRequired,
-    AnyRequired,
     AnyTerm,
+    Conjunction,
+    Disjunction,
     Requirement,
     required_leaves,
     required_terms,
@@ -377,9 +377,9 @@ class _BundleTest:
         match requirement:
             case AnyTerm():
                 return self._any_term(requirement)
-            case AllRequired(parts):
+            case Conjunction(parts):
                 return reduce(operator.and_, (self._evaluate(part) for part in parts))
-            case AnyRequired(parts):
+            case Disjunction(parts):
                 return reduce(operator.or_, (self._evaluate(part) for part in parts))
 
     def _any_term(self, leaf: AnyTerm) -> Mask:
@@ -465,9 +465,9 @@ class SplitPlan:
         if mask is None or mask.all():
             return self
         metrics.record(SKIPPED, int(len(mask) - mask.sum()))
-        return self.only(mask)
+        return self.select(mask)
 
-    def only(self, mask: Mask) -> "SplitPlan":
+    def select(self, mask: Mask) -> "SplitPlan":
         """Some of the splits."""
         files = self.files.filter(pa.array(mask))
         return SplitPlan(self.table, files, None, self.own[mask], self.whole, self.rows[mask])

@@ -383,8 +383,8 @@ def char_type(column: pa.Field) -> int | None:
     return None
 
 
-def nested(columns: Sequence[Column]) -> Iterator[Column]:
+def walk(columns: Sequence[Column]) -> Iterator[Column]:
     """Columns with all their fields."""
     for column in columns:
         yield column
-        yield from nested(column.children)
+        yield from walk(column.children)

@@ -208,7 +208,7 @@ def _offset(members: Mapping[str, Any]) -> Offset:
     return Offset.from_json(json.dumps(dict(members)))
 
 
-class SplitsWritten(WriterCommitMessage):
+class WriteMessage(WriterCommitMessage):
     """The commit message of a task: the splits that it wrote."""
 
     def __init__(self, adds: Sequence[Add]) -> None:
@@ -228,13 +228,13 @@ class Writer(DataSourceArrowWriter):
             table.log, to_arrow(schema.json()), mode=mode, partition_by=(), options=table.options
         )
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> SplitsWritten:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMessage:
         """Write the rows of a task."""
         if self._planned is None:
-            return SplitsWritten(())
+            return WriteMessage(())
         uploads = SplitUploads(self._table_store.open(), self._planned.target, self._options)
         try:
-            return SplitsWritten(uploads.write(self._planned.stored(valid_texts(iterator))))
+            return WriteMessage(uploads.write(self._planned.convert(valid_texts(iterator))))
         except BaseException:
             uploads.delete_uncommitted()
             raise
@@ -288,7 +288,7 @@ class _BatchWriter:
         self._app = table.options.get(writing.TXN_APP_ID)
         self._writer = Writer(dataclasses.replace(table, options=plain), schema, mode)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> SplitsWritten:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMessage:
         """Write the rows of a task."""
         return self._writer.write(iterator)
 
@@ -319,7 +319,7 @@ def _without_stream_options(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def _adds(messages: Sequence[WriterCommitMessage | None]) -> list[Add]:
-    return [add for message in messages if isinstance(message, SplitsWritten) for add in message.adds]
+    return [add for message in messages if isinstance(message, WriteMessage) for add in message.adds]
 
 
 def _without_background(options: Options) -> Options:

@@ -251,7 +251,7 @@ class WriteFunction:
     def _written(self, planned: WritePlan, batches: Iterator[pa.RecordBatch]) -> list[Add]:
         uploads = SplitUploads(self._table_store.open(), planned.target, self._options)
         try:
-            return uploads.write(planned.stored(valid_texts(batches)))
+            return uploads.write(planned.convert(valid_texts(batches)))
         except BaseException:
             uploads.delete_uncommitted()
             raise

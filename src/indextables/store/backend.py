@@ -53,7 +53,7 @@ def temporary_name(token: str) -> str:
     return f".{token}.indextables-part"
 
 
-class MaybeCreated(Exception):  # noqa: N818 - a question, not an error: the handle answers it
+class AmbiguousCreateError(Exception):
     """A create had no clear answer; the object may be ours, another writer's, or absent."""
 
     def __init__(self, cause: str) -> None:
@@ -154,7 +154,7 @@ class Backend(Protocol):
         ...
 
     def create(self, key: str, data: bytes) -> None:
-        """Write an object if there is none; MaybeCreated if the outcome is unknown."""
+        """Write an object if there is none; AmbiguousCreateError if the outcome is unknown."""
         ...
 
     def upload(self, key: str, local_file: str) -> int:

@@ -21,7 +21,7 @@ from indextables.errors import (
 )
 from indextables.options import Options, cloud
 from indextables.options.companion import SOURCE_STORE
-from indextables.store.backend import Backend, Backoff, MaybeCreated, ObjectInfo, Sink
+from indextables.store.backend import AmbiguousCreateError, Backend, Backoff, ObjectInfo, Sink
 from indextables.store.credentials import (
     CacheScope,
     CredentialsProvider,
@@ -225,7 +225,7 @@ class Store:
                 _BACKOFF.sleep(attempt)
             try:
                 backend.create(key, data)
-            except MaybeCreated as maybe:
+            except AmbiguousCreateError as maybe:
                 cause = maybe.cause or "no answer came"
             except OutcomeUnknownError:
                 raise

@@ -18,15 +18,15 @@ from indextables.errors import CredentialsError, ObjectMissingError, StoreError
 from indextables.options import Options, cloud
 from indextables.store.backend import (
     TEMPORARY,
+    AmbiguousCreateError,
     Backoff,
-    MaybeCreated,
     ObjectInfo,
     Sink,
     temporary_name,
 )
 from indextables.store.credentials import Identity
 from indextables.store.location import Kind, Location, check_size, join
-from indextables.store.remote import cut, merged
+from indextables.store.remote import cut_ranges, merge_ranges
 
 # The errors of hdfs-native: OSError and its subclasses, RuntimeError for other errors of the name node.
 _FAILURES = (OSError, RuntimeError)
@@ -63,9 +63,9 @@ class HdfsBackend:
         with self._translate_errors(key):
             reader = self._client().read(_path(key))
             size = len(reader)
-            whole = merged(ranges)
+            whole = merge_ranges(ranges)
             parts = [_read(reader, min(start, size), min(end, size)) for start, end in whole]
-        return cut(ranges, whole, [memoryview(part) for part in parts])
+        return cut_ranges(ranges, whole, [memoryview(part) for part in parts])
 
     def head(self, key: str) -> ObjectInfo:
         """Size and time of a file; a folder is not an object."""
@@ -118,7 +118,7 @@ class HdfsBackend:
         if reason:
             # A delayed rename then has no source.
             self._abandon(temporary)
-            raise MaybeCreated(reason)
+            raise AmbiguousCreateError(reason)
 
     def upload(self, key: str, local_file: str) -> int:
         """Copy a local file in, atomically."""

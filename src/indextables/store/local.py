@@ -25,7 +25,7 @@ from indextables.errors import (
     StoreError,
     UnsafeStoreError,
 )
-from indextables.store.backend import TEMPORARY, MaybeCreated, ObjectInfo, Sink, temporary_name
+from indextables.store.backend import TEMPORARY, AmbiguousCreateError, ObjectInfo, Sink, temporary_name
 from indextables.store.location import check_size, join
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
@@ -307,9 +307,9 @@ def _rename(temporary: str, target: str) -> None:
 def _link(temporary: str, target: str) -> None:
     """Give a file its final name unless another file has it.
 
-    An ordinary error means that nothing was created; MaybeCreated, that a file has or may have the name. Then
-    the folder was flushed, so that a file with our bytes is durable; NotDurableError means that flushing
-    failed.
+    An ordinary error means that nothing was created; AmbiguousCreateError, that a file has or may have the
+    name. Then the folder was flushed, so that a file with our bytes is durable; NotDurableError means that
+    flushing failed.
     """
     # opened before, so that a lack of file handles cannot come between the link and the flush
     with _open_folder(os.path.dirname(target)) as folder:
@@ -321,7 +321,7 @@ def _link(temporary: str, target: str) -> None:
         except OSError as error:
             raise NotDurableError(f"file://{target}", f"its folder could not be flushed: {error}") from error
     if reason is not None:
-        raise MaybeCreated(reason)
+        raise AmbiguousCreateError(reason)
 
 
 def _link_error(temporary: str, target: str) -> str | None:

@@ -15,11 +15,11 @@ from obstore.exceptions import BaseError
 from indextables import metrics
 from indextables.errors import CredentialsError, ForkedStoreError, ObjectMissingError, StoreError
 from indextables.options import cloud
-from indextables.store.backend import Backoff, MaybeCreated, ObjectInfo, Sink
+from indextables.store.backend import AmbiguousCreateError, Backoff, ObjectInfo, Sink
 from indextables.store.clients import Client, Clients, HedgeBudget
 from indextables.store.credentials import Identity
 from indextables.store.location import Kind, Location, check_size, join
-from indextables.store.translate import cause, denied, refused, translate
+from indextables.store.translate import cause, is_denied, is_refused, translate
 
 T = TypeVar("T")
 _Task: TypeAlias = Callable[[], None]
@@ -105,7 +105,7 @@ _daemon_threads = _DaemonThreads()
 os.register_at_fork(after_in_child=_daemon_threads.reset)
 
 
-def hedged(read: Callable[[], T], seconds: float, budget: HedgeBudget) -> T:
+def hedge(read: Callable[[], T], seconds: float, budget: HedgeBudget) -> T:
     """The result of a read. After `seconds` it is requested a second time, and the first result counts.
 
     An error counts only if both reads fail. If the budget is used up, the first read is awaited.
@@ -136,7 +136,7 @@ class RemoteBackend:
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Fetch ranges: those close to each other by one request, others in parallel."""
-        is_small = sum(end - start for start, end in merged(ranges)) <= _HEDGED_BYTES
+        is_small = sum(end - start for start, end in merge_ranges(ranges)) <= _HEDGED_BYTES
         try:
             return self._fetching(key, partial(_fetch, key=key, ranges=ranges), is_small=is_small)
         except (ObjectMissingError, CredentialsError):
@@ -184,7 +184,7 @@ class RemoteBackend:
         self._writing(key, partial(self._send, key=key, source=data, size=len(data)))
 
     def create(self, key: str, data: bytes) -> None:
-        """Send one conditional request; raises MaybeCreated if the outcome is unknown."""
+        """Send one conditional request; raises AmbiguousCreateError if the outcome is unknown."""
         self._request(
             lambda: self._clients.claiming(len(data)),
             lambda client: obstore.put(client, key, data, mode="create", use_multipart=False),
@@ -256,7 +256,7 @@ class RemoteBackend:
             return self._reading(key, call)
         once = partial(self._reading, key, call, self._clients.reading_once)
         try:
-            return hedged(once, seconds, self._clients.budget) if is_small else once()
+            return hedge(once, seconds, self._clients.budget) if is_small else once()
         except (ObjectMissingError, CredentialsError):
             raise
         except StoreError:
@@ -301,7 +301,7 @@ class RemoteBackend:
             try:
                 return call(client)
             except _FAILURES as error:
-                failure, again = failure_of(error), attempts > 0 and denied(error)
+                failure, again = failure_of(error), attempts > 0 and is_denied(error)
             # outside of the handler, so that the client's error, which may quote secrets, is not its context
             if not again or not self._clients.renew(client):
                 raise failure
@@ -320,9 +320,9 @@ class RemoteBackend:
         raise failure
 
     def _translate_claim_error(self, error: Exception, key: str) -> Exception:
-        if refused(error):
+        if is_refused(error):
             return self._translate_write_error(error, key)
-        return MaybeCreated(cause(error, self._identity))
+        return AmbiguousCreateError(cause(error, self._identity))
 
     def _translate_write_error(self, error: Exception, key: str) -> StoreError:
         translated = translate(error, self._url(key), self._location.kind, self._identity)
@@ -401,7 +401,7 @@ def _get(client: Client, *, key: str, url: str) -> bytes:
 
 def _fetch(client: Client, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
     # ranges are merged here, since obstore panics when the object ends inside a merged range
-    whole = merged(ranges)
+    whole = merge_ranges(ranges)
 
     def fetch(some: Sequence[tuple[int, int]]) -> list[memoryview]:
         starts, ends = [start for start, _ in some], [end for _, end in some]
@@ -409,12 +409,12 @@ def _fetch(client: Client, key: str, ranges: Sequence[tuple[int, int]]) -> list[
         return [memoryview(part) for part in parts]
 
     if len(whole) <= _RANGES_AT_ONCE:
-        return cut(ranges, whole, fetch(whole))
+        return cut_ranges(ranges, whole, fetch(whole))
     groups = [whole[at : at + _RANGES_AT_ONCE] for at in range(0, len(whole), _RANGES_AT_ONCE)]
     with ThreadPoolExecutor(
         min(len(groups), _MAX_THREADS), thread_name_prefix="indextables-ranges"
     ) as threads:
-        return cut(ranges, whole, [part for parts in threads.map(fetch, groups) for part in parts])
+        return cut_ranges(ranges, whole, [part for parts in threads.map(fetch, groups) for part in parts])
 
 
 def _info(meta: "obstore.ObjectMeta") -> ObjectInfo:
@@ -433,7 +433,7 @@ _MAX_THREADS = 4
 Range = tuple[int, int]
 
 
-def merged(ranges: Sequence[Range]) -> list[Range]:
+def merge_ranges(ranges: Sequence[Range]) -> list[Range]:
     """Merge ranges with a gap of at most 64 KiB, or 1 MiB if there are many ranges.
 
     >>> merged([(10, 20), (5_000_000, 5_000_010), (0, 5), (15, 30)])
@@ -455,7 +455,7 @@ def _merge(ranges: Sequence[Range], gap: int) -> list[Range]:
     return joined
 
 
-def cut(ranges: Sequence[Range], fetched: Sequence[Range], parts: Sequence[memoryview]) -> list[bytes]:
+def cut_ranges(ranges: Sequence[Range], fetched: Sequence[Range], parts: Sequence[memoryview]) -> list[bytes]:
     """Cut each range out of the merged ones that were fetched; truncated where these are.
 
     >>> cut([(2, 4), (0, 1)], [(0, 4)], [memoryview(b"abcd")])

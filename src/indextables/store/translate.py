@@ -94,7 +94,7 @@ def translate(error: Exception, url: str, kind: Kind, identity: Identity) -> Sto
     advice = identity.advice(kind)
     match reason(error):
         case Reason.PROVIDER:
-            return CredentialsError(f"{url}: {clean(_provider_problem(error), identity)}")
+            return CredentialsError(f"{url}: {redact(_provider_problem(error), identity)}")
         case Reason.MISSING:
             return ObjectMissingError(url)
         case Reason.NO_BUCKET:
@@ -113,7 +113,7 @@ def translate(error: Exception, url: str, kind: Kind, identity: Identity) -> Sto
             remedy = "check the endpoint and the network, and repeat the operation"
         case _:
             remedy = "repeat the operation; if the error persists, look at the store's own log"
-    return StoreError(f"{url}: {clean(str(error), identity)}; {remedy}")
+    return StoreError(f"{url}: {redact(str(error), identity)}; {remedy}")
 
 
 def _provider_problem(error: Exception) -> str:
@@ -125,12 +125,12 @@ def _provider_problem(error: Exception) -> str:
     return f"the credentials provider failed with {kind}; call it by itself to see why"
 
 
-def denied(error: Exception) -> bool:
+def is_denied(error: Exception) -> bool:
     """Whether the store refused the credentials of a request."""
     return reason(error) is Reason.DENIED
 
 
-def refused(error: Exception) -> bool:
+def is_refused(error: Exception) -> bool:
     """Whether the store certainly did nothing: it refused the request, or none was sent."""
     if isinstance(error, AlreadyExistsError):
         return False
@@ -143,10 +143,10 @@ def cause(error: Exception, identity: Identity) -> str:
     """A short reason why the outcome of a create is unknown."""
     if isinstance(error, AlreadyExistsError):
         return "the store reported an existing object or a conflict"
-    return clean(str(error), identity)
+    return redact(str(error), identity)
 
 
-def clean(text: str, identity: Identity) -> str:
+def redact(text: str, identity: Identity) -> str:
     """The first line of a message, without secrets, and URLs without users and queries (signatures)."""
     line = _USER.sub("//***@", _QUERY.sub("", text.strip().partition("\n")[0]))
     for secret in identity.secrets():

@@ -8,7 +8,7 @@ from threading import Event
 from types import MappingProxyType
 
 from indextables.errors import CommitConflictError, IndexTablesError, OptionError
-from indextables.ingest.plan import took_long
+from indextables.ingest.plan import has_old_split
 from indextables.log.commit import check_uploads
 from indextables.log.conflict import Draft
 from indextables.log.format.actions import Add, Txn, companion_protocol
@@ -223,7 +223,7 @@ def finish(
         base = _base(log, plan)
         if base is not None:
             ordered = tuple(adds[split.contents] for split in plan.splits)
-            if took_long(ordered, options):
+            if has_old_split(ordered, options):
                 check_uploads(log.store, ordered)
             after = log.commit(_draft(plan, base, ordered), base)
             return _result(log, running, "success", ordered, after.version)

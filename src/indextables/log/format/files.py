@@ -308,7 +308,7 @@ _ESCAPE = re.compile("|".join(_CHARACTERS))
 _UNESCAPED_NAME = r"(^|/)part-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.split$"
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     """The value that the original escaped as this text.
 
     >>> unescaped("eu%20west"), unescaped("50%"), unescaped("100%25")
@@ -354,7 +354,7 @@ def unescaped_bounds(bounds: Mapping[str, Bounds], schema: pa.Schema) -> dict[st
 
 
 def _unescaped(text: str | None) -> str | None:
-    return None if text is None else unescaped(text)
+    return None if text is None else unescape(text)
 
 
 def _escapes(maps: pa.MapArray) -> pa.Array:
@@ -366,7 +366,7 @@ def _value(text: str, column: str, entry: dict[str, Any]) -> str:
     if PARQUET_TAG in (entry["splitTags"] or ()):
         return text
     low, high = (dict(entry[name] or ()).get(column) for name in ("minValues", "maxValues"))
-    return text if low == high == text else unescaped(text)
+    return text if low == high == text else unescape(text)
 
 
 def has_tag(entries: pa.Table, tag: str) -> pa.Array:

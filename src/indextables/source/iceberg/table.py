@@ -41,7 +41,7 @@ from pyiceberg.types import (
 )
 
 from indextables.errors import IndexTablesError, SourceError, SourceNotFoundError, UnsupportedSourceError
-from indextables.source.columns import Column, nested
+from indextables.source.columns import Column, walk
 from indextables.source.iceberg.deletes import DeleteIndex, DeleteReader, IcebergDeletes, PartitionKey
 from indextables.source.iceberg.metadata import StoreIO, arrow_schema, columns_by_id
 from indextables.source.locations import Locations
@@ -116,7 +116,7 @@ def _open(locations: Locations, path: str, version: int | str | datetime | None)
         )
     snapshot, schema = _select(metadata, version, locations.url)
     columns = columns_by_id(schema)
-    fields = {each.key: each for each in nested(columns) if isinstance(each.key, int)}
+    fields = {each.key: each for each in walk(columns) if isinstance(each.key, int)}
     specs = metadata.specs()
     files: list[SourceFile] = []
     if snapshot is not None:

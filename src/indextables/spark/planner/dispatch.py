@@ -118,7 +118,7 @@ def answer(operation: str, request: str, blobs: Sequence[bytes]) -> tuple[bytes,
             logger.propagate = before
     if warnings.sentences:
         reply = {**reply, "warnings": warnings.sentences}
-    if recorded := metrics.take_new():
+    if recorded := metrics.take():
         figures = {name: [figure.last, figure.total, figure.count] for name, figure in recorded.items()}
         reply = {**reply, "recorded": figures}
     return json.dumps(reply).encode(), reply_blobs

@@ -60,7 +60,7 @@ _answers: Cache[tuple[object, ...], pa.Table] = Cache(_MAX_CACHED)
 _tasks_ran = False
 
 
-def note_tasks() -> None:
+def record_tasks() -> None:
     """Record that tasks of this session were planned: later tasks start faster."""
     global _tasks_ran  # noqa: PLW0603 - a fact about the session
     _tasks_ran = True

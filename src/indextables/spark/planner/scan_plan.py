@@ -23,7 +23,7 @@ from indextables.read.spec import AggregateSpec, ScanSpec, SortKey
 from indextables.read.split_source import is_of_original, needs_indexing
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.spark.planner.aggregation import pushed_spec
-from indextables.spark.planner.inline import complete_groups, inline_rows, note_tasks, open_ahead
+from indextables.spark.planner.inline import complete_groups, inline_rows, open_ahead, record_tasks
 from indextables.spark.planner.read_context import ALL_FIELDS, ReadContext, read_context
 from indextables.spark.planner.split_assignment import (
     SplitSelection,
@@ -84,7 +84,7 @@ class _Plan:
         """Add a partition for each task."""
         if not tasks:
             return
-        note_tasks()
+        record_tasks()
         splits = [ref for task in tasks for ref in task.splits]
         open_ahead(spec, splits, context.location.store, self.request["parallelism"])
         _warn_of_indexing(spec, tasks, context)

@@ -148,7 +148,7 @@ class Usage:
                 self._began = now
             return used_up or late
 
-    def measured(self, room: int, entries: int) -> None:
+    def update(self, room: int, entries: int) -> None:
         """Set the room and the number of entries after a measurement and an eviction."""
         with self._lock:
             now = time.monotonic()
@@ -489,7 +489,7 @@ class IndexCache:
                 self._counters.bytes_evicted += removed.bytes
                 metrics.record("indextables.cache.disk.evicted_bytes", removed.bytes)
                 freed = removed.bytes
-            self._usage.measured(limit - size + freed, len(entries))
+            self._usage.update(limit - size + freed, len(entries))
         except FileNotFoundError:
             pass  # the cache folder was deleted: nothing is left to evict
         finally:

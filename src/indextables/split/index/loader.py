@@ -143,7 +143,7 @@ class IndexLoader:
         if pending:
             self._fetch(pending)
 
-    def only(self, part: IndexPart) -> None:
+    def fetch(self, part: IndexPart) -> None:
         """Fetch one part, without those that this thread collected."""
         if not self._loaded.has(part):
             self._fetch((part,))

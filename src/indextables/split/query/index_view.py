@@ -137,7 +137,7 @@ class PartLoader(Protocol):
     def __call__(self, parts: Iterable[IndexPart]) -> None:
         """Fetch parts, and those that were collected with `need`."""
 
-    def only(self, part: IndexPart) -> None:
+    def fetch(self, part: IndexPart) -> None:
         """Fetch one part."""
 
     def need(self, parts: Iterable[IndexPart]) -> None:
@@ -236,14 +236,14 @@ class IndexView:
         """The terms of a field that begin with a text."""
         if self.dependencies is not None:
             self.dependencies.is_shareable = False
-        self.load.only(TermsOf(field.name))
+        self.load.fetch(TermsOf(field.name))
         return [term for term, _ in self.searcher.terms_with_prefix(field.name, start)]
 
     def partial(self, field: Field) -> tantivy.Query:
         """The rows whose value is incomplete in the field."""
         if not field.may_be_partial:
             return NO_ROWS
-        self.load.only(TermsOf(PARTIAL_FIELD))
+        self.load.fetch(TermsOf(PARTIAL_FIELD))
         has_rows = bool(self.searcher.doc_freq(PARTIAL_FIELD, field.name))
         if self.dependencies is not None:
             self.dependencies.partial[field.name] = (field, has_rows)

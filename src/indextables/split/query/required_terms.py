@@ -56,20 +56,20 @@ class AnyTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class AllRequired:
+class Conjunction:
     """Every part is required."""
 
     parts: tuple["Requirement", ...]
 
 
 @dataclass(frozen=True, slots=True)
-class AnyRequired:
+class Disjunction:
     """At least one part is required."""
 
     parts: tuple["Requirement", ...]
 
 
-Requirement: TypeAlias = AnyTerm | AllRequired | AnyRequired
+Requirement: TypeAlias = AnyTerm | Conjunction | Disjunction
 Test: TypeAlias = Callable[[AnyTerm], bool]
 
 
@@ -78,9 +78,9 @@ def may_hold(requirement: Requirement, test: Test) -> bool:
     match requirement:
         case AnyTerm():
             return test(requirement)
-        case AllRequired(parts):
+        case Conjunction(parts):
             return all(may_hold(part, test) for part in parts)
-        case AnyRequired(parts):
+        case Disjunction(parts):
             return any(may_hold(part, test) for part in parts)
 
 
@@ -155,7 +155,7 @@ def _leaves(node: QueryNode) -> Iterable[QueryNode]:
 
 def _all(parts: Iterable[Requirement | None]) -> Requirement | None:
     present = tuple(part for part in parts if part is not None)
-    return present[0] if len(present) == 1 else AllRequired(present) if present else None
+    return present[0] if len(present) == 1 else Conjunction(present) if present else None
 
 
 def _any(parts: Iterable[Requirement | None]) -> Requirement | None:
@@ -163,7 +163,7 @@ def _any(parts: Iterable[Requirement | None]) -> Requirement | None:
     present = tuple(part for part in listed if part is not None)
     if not present or len(present) < len(listed):
         return None
-    return present[0] if len(present) == 1 else AnyRequired(present)
+    return present[0] if len(present) == 1 else Disjunction(present)
 
 
 def _equal(column: Column, values: pa.Array, mapping: Mapping) -> Requirement | None:
@@ -253,7 +253,7 @@ def required_leaves(requirement: Requirement) -> Iterator[AnyTerm]:
     match requirement:
         case AnyTerm():
             yield requirement
-        case AllRequired(parts) | AnyRequired(parts):
+        case Conjunction(parts) | Disjunction(parts):
             for part in parts:
                 yield from required_leaves(part)
 
