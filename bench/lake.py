@@ -9,6 +9,7 @@ import importlib.util
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -131,7 +132,7 @@ class _Bench:
             return Target(found.round_trips, 6, "round trips"), Target(share, 2, "% of the bytes")
         return (Target(found.megabytes, 20, "MB"),)
 
-    def _row(self, title: str, name: str, where: str, targets) -> Row:
+    def _row(self, title: str, name: str, where: str, targets: Any) -> Row:
         measured = measure(
             "bench.lake_work:ask", str(self.folder), f"s3://{s3.BUCKET}/{name}",
             self.server.options(self.proxy.port), where, self.proxy.port,

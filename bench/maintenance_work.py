@@ -5,7 +5,7 @@ import os
 import shutil
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -85,7 +85,7 @@ class _Listed(Store):
     __slots__ = ()
     files = 0
 
-    def list(self, prefix: str = "", *, after: str | None = None):
+    def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
         if prefix or after:
             return
         for number in range(self.files):

@@ -19,7 +19,7 @@ _OPTIONS = {
 }
 
 
-def _table(folder: str):
+def _table(folder: str) -> Any:
     return CatalogFactory.create({"warehouse": f"{folder}/paimon"}).get_table(_NAME)
 
 
@@ -78,7 +78,7 @@ def answer(folder: str, what: str, query: str | None) -> int:
     return found if isinstance(found, int) else found.num_rows
 
 
-def _search(table, query: str, rows: int):
+def _search(table: Any, query: str, rows: int) -> Any:
     kind = "match_phrase" if query.startswith('"') else "match"
     search = table.new_full_text_search_builder()
     search.with_query("message", json.dumps({kind: {"query": query.strip('"')}}))

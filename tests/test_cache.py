@@ -10,7 +10,7 @@ def filled(count: int) -> Cache[int, int]:
     return cache
 
 
-def test_looking_at_all_values_is_no_use_of_them():
+def test_looking_at_all_values_is_no_use_of_them() -> None:
     cache = filled(10)
     cache.get(0)
     assert cache.discard(lambda key, _: key == 5) == [5]
@@ -19,14 +19,14 @@ def test_looking_at_all_values_is_no_use_of_them():
     assert cache.has(0)
 
 
-def test_sums_over_a_limit_are_reduced_with_some_slack():
+def test_sums_over_a_limit_are_reduced_with_some_slack() -> None:
     cache = filled(100)
     assert cache.evict_over(lambda value: (1, value), (100, 4950), slack=0.25) == []
     assert cache.evict_over(lambda value: (1, value), (100, 4949), slack=0.25) == list(range(51))
     assert cache.evict_over(lambda value: (1, value), (100, 4949), slack=0.25) == []
 
 
-def test_the_last_value_is_retained():
+def test_the_last_value_is_retained() -> None:
     cache = filled(3)
     assert cache.evict_over(lambda _: (1, 100), (5, 10)) == [0, 1]
     assert cache.evict_over(lambda _: (1, 100), (5, 10)) == []

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,7 +116,7 @@ def in_child(work: Callable[[], None]) -> str:
     return heard
 
 
-def test_every_lock_that_is_held_at_a_fork_is_free_in_the_child(tmp_path):
+def test_every_lock_that_is_held_at_a_fork_is_free_in_the_child(tmp_path: Path) -> None:
     index_cache(Options.parse({"cache.disk.path": str(tmp_path)}))
     locks = places()
     assert {"indextables.log.snapshot_cache.NEWEST._lock", "indextables.metrics._lock"} <= locks.keys()
@@ -132,7 +133,7 @@ def test_every_lock_that_is_held_at_a_fork_is_free_in_the_child(tmp_path):
     assert said == ""
 
 
-def test_a_child_reads_a_table_though_a_thread_of_its_parent_was_inside_every_cache(tmp_path):
+def test_a_child_reads_a_table_though_a_thread_of_its_parent_was_inside_every_cache(tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     indextables.write(path, [{"id": 1, "text": "one word"}], options={"checkpoint.enabled": "false"})
     indextables.open(path).scan()
@@ -148,7 +149,9 @@ def test_a_child_reads_a_table_though_a_thread_of_its_parent_was_inside_every_ca
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks as Linux does")
-def test_the_private_folder_of_a_process_outlives_its_forked_children(tmp_path, monkeypatch):
+def test_the_private_folder_of_a_process_outlives_its_forked_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     options = {"cache.disk.enabled": "false"}
     cache = index_cache(Options.parse(options))

@@ -2,6 +2,8 @@
 
 import datetime as dt
 import pickle
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -34,7 +36,7 @@ ODD = (
 
 
 @pytest.mark.parametrize("value", ODD)
-def test_a_value_is_searched_as_it_is(tmp_path, value):
+def test_a_value_is_searched_as_it_is(tmp_path: Path, value: str) -> None:
     table = indextables.write(tmp_path / "t", [{"id": n, "tag": odd} for n, odd in enumerate(ODD)])
     for query in (q.term(value), q.phrase(value), q.one_of([value]), q.term(value, field="tag")):
         found = table.search(query, field="tag", limit=None)
@@ -46,13 +48,13 @@ def test_a_value_is_searched_as_it_is(tmp_path, value):
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
     st.text(st.characters(exclude_categories=["Cs"])),
 )
-def test_texts_of_users_never_change_the_meaning_of_a_query(word, words):
+def test_texts_of_users_never_change_the_meaning_of_a_query(word: Any, words: Any) -> None:
     assert parse_query(q.term(word)) == Term(word)
     assert parse_query(q.phrase(words)) == Phrase(words)
     assert parse_query(~q.term(word, field="a\\.b")) == Negation(Term(word, ("a.b",)))
 
 
-def test_operators_combine_queries_and_texts():
+def test_operators_combine_queries_and_texts() -> None:
     a, b = q.term("a"), q.term("b")
     assert (a & b & "c OR d") == "a AND b AND (c OR d)"
     assert ("c" | a) == "c OR a"
@@ -65,7 +67,7 @@ def test_operators_combine_queries_and_texts():
     assert isinstance(pickle.loads(pickle.dumps(a)), q.Query)
 
 
-def test_values_are_written_as_queries_have_them():
+def test_values_are_written_as_queries_have_them() -> None:
     assert q.between(1, 5, field="n", inclusive=(False, True)) == 'n:{"1" TO "5"]'
     assert q.between(upper=dt.date(2024, 5, 1), field="d", inclusive=(True, False)) == 'd:[* TO "2024-05-01"}'
     assert q.between(field="d") == "d:*"
@@ -91,12 +93,12 @@ def test_values_are_written_as_queries_have_them():
         lambda: q.term("a") & "b OR",
     ],
 )
-def test_what_is_no_query_is_refused_when_it_is_made(make):
+def test_what_is_no_query_is_refused_when_it_is_made(make: Any) -> None:
     with pytest.raises(QuerySyntaxError):
         make()
 
 
-def test_saved_queries_may_be_objects():
+def test_saved_queries_may_be_objects() -> None:
     queries = {"full": q.term("disk") & q.term("full"), "slow": {"query": q.term("slow"), "field": "text"}}
     with indextables.StandingQueries(queries) as standing:
         found = standing.match([{"text": "the disk is full"}, {"text": "slow"}])

@@ -71,7 +71,7 @@ def test_wrong_arguments_are_refused_as_by_python(arguments: tuple[object, ...])
 
 
 @pytest.mark.parametrize("slots", [True, False])
-def test_a_field_can_be_neither_assigned_nor_deleted(slots: bool) -> None:  # noqa: FBT001
+def test_a_field_can_be_neither_assigned_nor_deleted(slots: bool) -> None:
     record = build(records.dataclass, slots=slots)("a")
     with pytest.raises(FrozenInstanceError, match="cannot assign to field 'size'"):
         record.size = 4

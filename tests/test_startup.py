@@ -122,7 +122,9 @@ large = "of the content"
 """
 
 
-def test_threads_use_a_module_of_the_program_while_one_loads_its_content(tmp_path, monkeypatch) -> None:
+def test_threads_use_a_module_of_the_program_while_one_loads_its_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "slow_module.py").write_text(SLOW_MODULE)
     prepared = {"small": "prepared"}
     monkeypatch.syspath_prepend(tmp_path)

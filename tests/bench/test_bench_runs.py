@@ -14,7 +14,9 @@ from bench.splits import CONDITIONS, FEW_SPLITS
 FIGURES = {"median_ms", "least_ms", "most_ms", "cpu_ms", "first_ms"}
 
 
-def test_the_log_part_measures_everything_it_promises(tmp_path, capsys):
+def test_the_log_part_measures_everything_it_promises(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = tmp_path / "figures.json"
     assert main(["log", "--rows", "1000", "--runs", "1", "--json", str(found)]) == 0
     rows = {row["name"]: row for row in json.loads(found.read_text())["parts"]["log"]}
@@ -28,7 +30,7 @@ def test_the_log_part_measures_everything_it_promises(tmp_path, capsys):
     assert all(name in printed for name in rows)
 
 
-def test_the_checksum_part_measures_everything_it_promises(tmp_path):
+def test_the_checksum_part_measures_everything_it_promises(tmp_path: Path) -> None:
     found = tmp_path / "figures.json"
     assert main(["checksums", "--rows", "1000", "--runs", "1", "--json", str(found)]) == 0
     rows = json.loads(found.read_text())["parts"]["checksums"]
@@ -38,7 +40,7 @@ def test_the_checksum_part_measures_everything_it_promises(tmp_path):
     assert all(row["others"]["unverified"]["cpu_ms"] > 0 for row in rows)
 
 
-def test_a_part_that_does_not_exist_is_refused_by_name(capsys):
+def test_a_part_that_does_not_exist_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["logs"])
     assert "logs" in capsys.readouterr().err
@@ -55,7 +57,7 @@ def figures(part: str, folder: Path) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.spark
 @pytest.mark.soak
-def test_the_spark_part_measures_everything_it_promises(tmp_path):
+def test_the_spark_part_measures_everything_it_promises(tmp_path: Path) -> None:
     rows = figures("spark", tmp_path)
     for promised in (
         "write",
@@ -72,7 +74,7 @@ def test_the_spark_part_measures_everything_it_promises(tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.soak
-def test_the_tpch_part_measures_everything_it_promises(tmp_path):
+def test_the_tpch_part_measures_everything_it_promises(tmp_path: Path) -> None:
     rows = figures("tpch", tmp_path)
     written = [f"write of {name}" for name in ("customer", "part", "partsupp", "orders", "lineitem")]
     assert list(rows) == [*written, *(f"query {number}" for number in range(1, 23)), "all queries"]
@@ -84,7 +86,7 @@ def test_the_tpch_part_measures_everything_it_promises(tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.soak
-def test_the_companion_part_measures_everything_it_promises(tmp_path):
+def test_the_companion_part_measures_everything_it_promises(tmp_path: Path) -> None:
     rows = figures("companion", tmp_path)
     for question in ("needle", "hundred", "count", "groups", "percent"):
         assert set(rows[f"{question} of 2,000, warm"]["others"]) == {"our table", "DuckDB", "Spark"}
@@ -95,7 +97,7 @@ def test_the_companion_part_measures_everything_it_promises(tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.soak
-def test_the_part_of_many_splits_measures_everything_it_promises(tmp_path):
+def test_the_part_of_many_splits_measures_everything_it_promises(tmp_path: Path) -> None:
     rows = figures("splits", tmp_path)
     for name in CONDITIONS:
         for splits in FEW_SPLITS:
@@ -107,7 +109,7 @@ def test_the_part_of_many_splits_measures_everything_it_promises(tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.soak
-def test_the_stream_part_measures_everything_it_promises(tmp_path):
+def test_the_stream_part_measures_everything_it_promises(tmp_path: Path) -> None:
     rows = figures("stream", tmp_path)
     assert set(rows) == {
         "sink",
@@ -132,7 +134,7 @@ def test_the_stream_part_measures_everything_it_promises(tmp_path):
 
 @pytest.mark.server
 @pytest.mark.soak
-def test_the_lake_part_measures_everything_it_promises(tmp_path):
+def test_the_lake_part_measures_everything_it_promises(tmp_path: Path) -> None:
     rows = figures("lake", tmp_path)
     titles = {name.partition(" (")[0] for name in rows}
     questions = ("open", "needle", "one row by id", "absent word")

@@ -1,9 +1,11 @@
 """The measurements of splits run: what they find here, on a tiny table, means nothing."""
 
+from pathlib import Path
+
 from bench.engine_write import run
 
 
-def test_the_write_part_measures_everything_it_promises(tmp_path):
+def test_the_write_part_measures_everything_it_promises(tmp_path: Path) -> None:
     rows = list(run(tmp_path, rows=320, runs=1))
     titles = [row.name.partition(" (")[0] for row in rows]
     assert titles == [

@@ -1,9 +1,11 @@
 """The measurements of maintenance run: what they find here, on a tiny table, means nothing."""
 
+from pathlib import Path
+
 from bench.maintenance import run
 
 
-def test_the_maintenance_part_measures_everything_it_promises(tmp_path):
+def test_the_maintenance_part_measures_everything_it_promises(tmp_path: Path) -> None:
     rows = list(run(tmp_path, rows=200, runs=1))
     assert [row.name for row in rows] == [
         "merge 4 splits of 50 rows",

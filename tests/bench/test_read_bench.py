@@ -27,19 +27,19 @@ ROWS = 2000
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     place = tmp_path_factory.mktemp("read-bench")
     make(str(place), ROWS)
     return str(place)
 
 
 @pytest.fixture(scope="module")
-def lance_rows(folder):
+def lance_rows(folder: str) -> None:
     pytest.importorskip("lance", reason="Lance comes with the extra `bench`")
     make_lance(folder, ROWS)
 
 
-def answer(found):
+def answer(found: Any) -> Any:
     """The number of rows, or the one number that was asked for."""
     if isinstance(found, int):
         return found
@@ -47,17 +47,17 @@ def answer(found):
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_both_sides_answer_the_same(folder, question):
+def test_both_sides_answer_the_same(folder: str, question: Any) -> None:
     assert answer(ours(folder, question)()()) == answer(duck(folder, question)()())
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_lance_answers_the_same(folder, lance_rows, question):
+def test_lance_answers_the_same(folder: str, lance_rows: None, question: Any) -> None:
     assert answer(lance(folder, question)()()) == answer(ours(folder, question)()())
 
 
 @pytest.mark.soak
-def test_pypaimon_answers_the_same(folder):
+def test_pypaimon_answers_the_same(folder: str) -> None:
     python = paimon.python()
     if python is None:
         pytest.skip("PyPaimon cannot be installed")
@@ -75,8 +75,10 @@ def test_pypaimon_answers_the_same(folder):
     }
 
 
-def test_pypaimon_is_left_out_where_it_cannot_be_installed(tmp_path, monkeypatch, capsys):
-    def fail(*_, **__):
+def test_pypaimon_is_left_out_where_it_cannot_be_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise OSError("no network")
 
     monkeypatch.setattr(venv, "create", fail)
@@ -88,25 +90,25 @@ def test_pypaimon_is_left_out_where_it_cannot_be_installed(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("question", [name for name, asked in QUESTIONS.items() if asked.is_scan])
-def test_scans_read_every_row_on_both_sides(folder, question):
+def test_scans_read_every_row_on_both_sides(folder: str, question: Any) -> None:
     read: list[Any] = [ours(folder, question)()(), datafusion(folder, question)()()]
     assert [rows.num_rows for rows in read] == [ROWS, ROWS]
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_a_cold_question_has_the_same_answer(folder, question):
+def test_a_cold_question_has_the_same_answer(folder: str, question: Any) -> None:
     assert answer(ours(folder, question, "cold")()()) == answer(ours(folder, question)()())
     assert answer(duck(folder, question, "cold")()()) == answer(duck(folder, question)()())
 
 
-def test_a_list_finds_the_rows_whose_values_it_has(folder):
+def test_a_list_finds_the_rows_whose_values_it_has(folder: str) -> None:
     for size in (1, 10, ROWS):
         count: Any = column_and_list(folder, size)()()
         assert listed(folder, size)()() == count.as_py() >= size
     assert listed(folder, ROWS)()() == ROWS
 
 
-def test_every_question_is_asked_warm_and_cold(tmp_path, monkeypatch):
+def test_every_question_is_asked_warm_and_cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     took = Measured(1, 4.0, 4.0, 4.0, 4.0, 4.0, 1.0)
     monkeypatch.setattr("bench.engine_read.measure", lambda *_, **__: took)
     monkeypatch.setattr("bench.paimon.python", lambda: Path("python"))
@@ -124,7 +126,7 @@ def test_every_question_is_asked_warm_and_cold(tmp_path, monkeypatch):
     ]
 
 
-def test_targets_in_milliseconds_are_for_a_million_rows():
+def test_targets_in_milliseconds_are_for_a_million_rows() -> None:
     took = Measured(1, 4.0, 4.0, 4.0, 4.0, 4.0, 1.0)
     slower = Measured(1, 400.0, 400.0, 400.0, 400.0, 400.0, 1.0)
     assert [t.unit for t in targets("count", took, {"DuckDB": slower}, in_ms=True)] == [

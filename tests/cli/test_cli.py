@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,18 +33,21 @@ def logs(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def run(capsys: pytest.CaptureFixture, *arguments: object) -> str:
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     """What the program prints when it succeeds."""
     assert main([str(a) for a in arguments]) == 0
-    return capsys.readouterr().out
+    result: str = capsys.readouterr().out
+    return result
 
 
-def rows(capsys: pytest.CaptureFixture, *arguments: object) -> list[dict]:
+def rows(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[dict[str, Any]]:
     return [json.loads(line) for line in run(capsys, *arguments, "--json").splitlines()]
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "tsv", "parquet"])
-def test_files_of_every_kind_are_written(tmp_path: Path, capsys, form: str) -> None:
+def test_files_of_every_kind_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
     table, path = pa.Table.from_pylist(LINES), tmp_path / f"in.{form}"
     if form == "parquet":
         pq.write_table(table, path)
@@ -63,7 +67,7 @@ def test_files_of_every_kind_are_written(tmp_path: Path, capsys, form: str) -> N
 
 @pytest.mark.parametrize("form", ["json", "csv", "parquet"])
 def test_standard_input_is_written(
-    tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch, form: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     sink = io.BytesIO()
     if form == "parquet":
@@ -77,7 +81,9 @@ def test_standard_input_is_written(
     assert it.open(tmp_path / "t").count() == 3
 
 
-def test_a_date_in_json_is_a_date(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_date_in_json_is_a_date(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines = [
         {"n": 1, "day": None, "at": "2026-05-02T10:00:00", "some": "2026-05-01"},
         {"day": "2026-05-01", "at": "2026-05-01T10:00:00", "some": "later", "n": 2},
@@ -100,14 +106,16 @@ def test_a_date_in_json_is_a_date(tmp_path: Path, capsys, monkeypatch: pytest.Mo
     assert "has dates first and other strings later" in capsys.readouterr().err
 
 
-def test_an_existing_table_may_be_ignored(logs: Path, tmp_path: Path, capsys) -> None:
+def test_an_existing_table_may_be_ignored(
+    logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "in.jsonl").write_text('{"id": 9, "level": "INFO", "message": "x"}\n')
     told = rows(capsys, "write", logs, tmp_path / "in.jsonl", "--mode", "ignore")[0]
     assert (told["version"], told["rows"], told["operation"]) == (1, 0, "nothing: the table exists")
     assert rows(capsys, "write", tmp_path / "new", tmp_path / "in.jsonl", "--mode", "ignore")[0]["rows"] == 1
 
 
-def test_search_scan_and_count_agree(logs: Path, capsys) -> None:
+def test_search_scan_and_count_agree(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [r["id"] for r in rows(capsys, "search", logs, "timeout AND level:ERROR", "--limit", 0)] == [1, 3]
     assert rows(capsys, "search", logs, "fine", "--columns", "id", "--scores")[0].keys() == {"id", "_score"}
     assert [r["id"] for r in rows(capsys, "scan", logs, "--where", "level = 'ERROR'", "--columns", "id")] == [
@@ -123,13 +131,13 @@ def test_search_scan_and_count_agree(logs: Path, capsys) -> None:
     }
 
 
-def test_an_earlier_version_is_read(logs: Path, capsys) -> None:
+def test_an_earlier_version_is_read(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     it.write(logs, LINES[:1])
     assert run(capsys, "count", logs) == "4\n"
     assert run(capsys, "count", logs, "--version-as-of", 1) == "3\n"
 
 
-def test_exit_codes(logs: Path, capsys) -> None:
+def test_exit_codes(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["search", str(logs), "nothingness"]) == 3
     assert main(["count", str(logs / "nowhere")]) == 1
     assert "no table at" in capsys.readouterr().err
@@ -160,7 +168,7 @@ def test_exit_codes(logs: Path, capsys) -> None:
     assert "Give --json or --csv, not both." in told
 
 
-def test_what_a_command_does_not_take_is_refused(logs: Path, capsys) -> None:
+def test_what_a_command_does_not_take_is_refused(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for wrong in (
         ["describe", str(logs), "state", "--where", "id = 1"],
         ["describe", str(logs), "components", "--all"],
@@ -172,7 +180,7 @@ def test_what_a_command_does_not_take_is_refused(logs: Path, capsys) -> None:
         assert "takes n" in capsys.readouterr().err
 
 
-def test_describe_tells_what_there_is(logs: Path, capsys) -> None:
+def test_describe_tells_what_there_is(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = rows(capsys, "describe", logs)[0]
     assert (told["rows"], told["splits"], told["text_columns"]) == (3, 1, ["message"])
     assert "text_columns" in run(capsys, "describe", logs)
@@ -187,7 +195,7 @@ def test_describe_tells_what_there_is(logs: Path, capsys) -> None:
     assert "WRITE" in run(capsys, "history", logs, "--limit", 1)
 
 
-def test_maintenance_from_the_shell(tmp_path: Path, capsys) -> None:
+def test_maintenance_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = tmp_path / "t"
     appended(table, 12)
     own = ("-o", f"cache.disk.path={tmp_path / 'cache'}")
@@ -244,7 +252,7 @@ def test_maintenance_from_the_shell(tmp_path: Path, capsys) -> None:
 
 
 def test_progress_is_drawn_for_people_only(
-    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ProgressBar("merge") as bar:
         bar(1, 2)
@@ -258,7 +266,9 @@ def test_progress_is_drawn_for_people_only(
     assert capsys.readouterr().err == ""
 
 
-def test_output_that_cannot_be_written_is_one_line(logs: Path, tmp_path: Path, capsys) -> None:
+def test_output_that_cannot_be_written_is_one_line(
+    logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["report", str(logs), "--output", str(tmp_path / "no" / "where.html")]) == 1
     assert capsys.readouterr().err.count("\n") == 1
     with Path("/dev/full").open("w") as full:
@@ -282,7 +292,7 @@ def test_a_reader_who_has_seen_enough_is_no_failure(tmp_path: Path) -> None:
     scan.stderr.close()
 
 
-def test_wrong_input_is_told(tmp_path: Path, capsys) -> None:
+def test_wrong_input_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.dat").write_text("x")
     (tmp_path / "a.parquet").write_text("x")
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
@@ -308,7 +318,9 @@ def test_values_are_shown_safely() -> None:
     assert [json.loads(line)["n"] for line in out.getvalue().splitlines()] == ["nan", "inf"]
 
 
-def test_changes_shows_what_versions_inserted_and_deleted(tmp_path: Path, capsys) -> None:
+def test_changes_shows_what_versions_inserted_and_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "t"
     it.write(path, [{"id": 1}, {"id": 2}])
     it.write(path, [{"id": 3}], mode="overwrite")
@@ -326,7 +338,7 @@ def test_changes_shows_what_versions_inserted_and_deleted(tmp_path: Path, capsys
     assert "--since" in capsys.readouterr().err
 
 
-def test_tail_shows_new_rows_that_match(tmp_path: Path, capsys) -> None:
+def test_tail_shows_new_rows_that_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "t"
     options = {"indexing.typemap.text": "text"}
     it.write(path, [{"id": 1, "text": "an error"}], options=options)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,7 +133,7 @@ PROGRAMS = [
 ]
 
 
-def test_help_knows_every_command_and_teaches(capsys) -> None:
+def test_help_knows_every_command_and_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     told = capsys.readouterr().out
     listed = told.partition("Commands:\n")[2].partition("\n\n")[0]
@@ -193,7 +194,9 @@ def test_shells_complete_commands_flags_and_choices(shell: str) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_scripts_of_shells_call_the_program(shell: str, tmp_path: Path, capsys) -> None:
+def test_scripts_of_shells_call_the_program(
+    shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["completion", shell]) == 0
     text = capsys.readouterr().out
     assert f"_INDEXTABLES_COMPLETE={shell}_complete" in text
@@ -240,7 +243,7 @@ def test_a_prewarm_goes_on_after_the_program_has_ended(tmp_path: Path) -> None:
     appended(tmp_path / "t", 3)
     own = ["-o", f"cache.disk.path={tmp_path / 'cache'}", "--json"]
 
-    def program(*arguments: str) -> list[dict]:
+    def program(*arguments: str) -> list[dict[str, Any]]:
         done = subprocess.run(
             [sys.executable, "-m", "indextables.cli", *arguments, *own],
             capture_output=True,
@@ -259,7 +262,7 @@ def test_a_prewarm_goes_on_after_the_program_has_ended(tmp_path: Path) -> None:
     assert program("cache")[0]["splits_cached"] == 2
 
 
-def test_a_prewarm_that_cannot_begin_says_so(tmp_path: Path, capsys) -> None:
+def test_a_prewarm_that_cannot_begin_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     appended(tmp_path / "t", 1)
     assert main(["prewarm", str(tmp_path / "t"), "--async", "--fields", "mesage"]) == 1
     assert "did you mean message?" in capsys.readouterr().err

@@ -56,7 +56,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("opening", OPENINGS)
-def test_all_interfaces_do_the_same(opening: str, template: Path, tmp_path: Path, capsys) -> None:
+def test_all_interfaces_do_the_same(
+    opening: str, template: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     use = command_uses.USES[opening]
     options = {"cache.disk.path": str(tmp_path / "cache")}
     by_sql = command_uses.prepared(template, opening, tmp_path / "by_sql", options)
@@ -84,13 +86,17 @@ def test_all_interfaces_do_the_same(opening: str, template: Path, tmp_path: Path
     assert not given[0] or any(name in rows[0] for name in given[0])
 
 
-def _plain(result: pa.Table) -> list[dict]:
-    return result.to_pylist()
+def _plain(result: pa.Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = result.to_pylist()
+    return rows
 
 
-def _through_json(rows: list[dict]) -> list[dict]:
+def _through_json(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """As a program reads it: maps are objects, times are texts."""
-    return json.loads(json.dumps([{k: _map(v) for k, v in row.items()} for row in rows], default=str))
+    result: list[dict[str, Any]] = json.loads(
+        json.dumps([{k: _map(v) for k, v in row.items()} for row in rows], default=str)
+    )
+    return result
 
 
 def _map(value: Any) -> Any:

@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -56,7 +57,7 @@ LETTERS = {
 }
 
 
-def spelled(fields) -> str:
+def spelled(fields: Any) -> str:
     return ", ".join(
         f"{f.name} {{{spelled(f.type)}}}" if pa.types.is_struct(f.type) else f"{f.name} {LETTERS[f.type]}"
         for f in fields
@@ -74,10 +75,11 @@ def own(tmp_path: Path) -> Options:
     return Options.parse({"cache.disk.path": str(tmp_path / "cache")})
 
 
-def only(text: str, options: Options = NONE) -> dict:
+def only(text: str, options: Options = NONE) -> dict[str, Any]:
     found = execute(text, options).to_pylist()
     assert len(found) == 1, found
-    return found[0]
+    result: dict[str, Any] = found[0]
+    return result
 
 
 def test_merge_reports_what_it_did(tmp_path: Path) -> None:
@@ -126,7 +128,9 @@ def test_merge_keeps_partitions_apart_and_to_its_condition(tmp_path: Path) -> No
         ({"merge.targetSize": "1G", "merge.skipSplitThreshold": 0.0005}, 8, 1, 1),
     ],
 )
-def test_every_option_of_a_merge_has_its_effect(tmp_path: Path, given, merged, groups, versions) -> None:
+def test_every_option_of_a_merge_has_its_effect(
+    tmp_path: Path, given: Any, merged: int, groups: int, versions: int
+) -> None:
     """Through the command and through the method, which go different ways."""
     appended(tmp_path / "t", 8, partition_by=())
     shutil.copytree(tmp_path / "t", tmp_path / "u")
@@ -411,7 +415,7 @@ def test_secrets_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "command", [c for c in COMMANDS if c.table is TableArgument.REQUIRED], ids=lambda c: c.openings[0]
 )
-def test_no_table_is_an_error_and_not_a_row(tmp_path: Path, command) -> None:
+def test_no_table_is_an_error_and_not_a_row(tmp_path: Path, command: Any) -> None:
     verb = command.openings[0].split()[0]
     rest = {"DROP": "WHERE a = 1", "RESTORE": "TO VERSION 1"}.get(verb, "")
     first = {"SET": "ROOT 'a' = 'b'", "UNSET": "ROOT 'a'"}.get(verb, "")

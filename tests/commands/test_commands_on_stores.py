@@ -5,6 +5,7 @@ import shlex
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from indextables.errors import IndexTablesError
 from indextables.options import Options
 from indextables.store import Store, open_store
 from tests import command_uses
+from tests.servers.fixtures import StoreUrl
 
 KINDS = ("s3", "seaweed", "azure")
 # Nothing on a store can be made older than it is, so that a purge is told not to wait.
@@ -64,7 +66,12 @@ def copied(template: Path, url: str, options: dict[str, str], *, lost: bool = Fa
 @pytest.mark.parametrize("opening", USES)
 @pytest.mark.parametrize("kind", ["s3", "azure"])
 def test_a_store_makes_no_difference(
-    kind: str, opening: str, template: Path, make_store_url, tmp_path: Path, capsys
+    kind: str,
+    opening: str,
+    template: Path,
+    make_store_url: StoreUrl,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     use, lost = USES[opening], opening.startswith("REPAIR")
     copied(template, str(tmp_path / "local"), {}, lost=lost)
@@ -89,8 +96,8 @@ def test_a_store_makes_no_difference(
 
 
 def by_python(
-    use: command_uses.Use, opening: str, url: str, options: dict[str, str], expected: list[dict]
-) -> list[dict]:
+    use: command_uses.Use, opening: str, url: str, options: dict[str, str], expected: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """What is expected, with what Python gives in its place."""
     table = it.open(url, options=options)
     if opening.startswith("REPAIR"):
@@ -105,7 +112,9 @@ def by_python(
 
 @pytest.mark.server
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_log_is_repaired_elsewhere(kind: str, template: Path, make_store_url, capsys) -> None:
+def test_a_log_is_repaired_elsewhere(
+    kind: str, template: Path, make_store_url: StoreUrl, capsys: pytest.CaptureFixture[str]
+) -> None:
     url, options = make_store_url(kind)
     store = copied(template, url, options)
     gone = it.open(url, options=options).files()["path"][0].as_py()
@@ -143,7 +152,9 @@ def test_a_log_is_repaired_elsewhere(kind: str, template: Path, make_store_url, 
 
 @pytest.mark.server
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_damaged_log_is_repaired_from_an_earlier_version(kind: str, template: Path, make_store_url) -> None:
+def test_a_damaged_log_is_repaired_from_an_earlier_version(
+    kind: str, template: Path, make_store_url: StoreUrl
+) -> None:
     """Moved into place, the new log is the table's again."""
     url, options = make_store_url(kind)
     store = copied(template, url, options)

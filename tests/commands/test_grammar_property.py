@@ -1,5 +1,7 @@
 """Whatever is typed: an understood command, somebody else's statement, or an error of ours with its place."""
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +29,7 @@ PIECES = st.sampled_from(
 
 @given(st.permutations(CLAUSES), st.integers(0, len(CLAUSES)))
 @settings(max_examples=60)
-def test_the_order_of_clauses_means_nothing(order, count) -> None:
+def test_the_order_of_clauses_means_nothing(order: Any, count: Any) -> None:
     chosen = order[:count]
     found = parse_statement(" ".join(["MERGE SPLITS '/t'", *(text for text, _, _ in chosen)]))
     assert found is not None
@@ -49,7 +51,7 @@ def test_any_text_is_understood_left_alone_or_refused_with_a_place(text: str) ->
 
 @given(st.sampled_from(COMMANDS), st.data())
 @settings(max_examples=100)
-def test_a_command_is_understood_in_any_case(command, data) -> None:
+def test_a_command_is_understood_in_any_case(command: Any, data: Any) -> None:
     opening = data.draw(st.sampled_from(command.openings))
     rest = {"SET": " root 'a' = 'b'", "UNSET": " root 'a'"}.get(opening.split(maxsplit=1)[0], "")
     rest += f" {command.before_table}" if command.before_table == "AT" else ""

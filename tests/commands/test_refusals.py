@@ -169,7 +169,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("sql", "shell", "python", "says"), REFUSED, ids=[r[0].format("t", "t") for r in REFUSED]
 )
 def test_each_interface_refuses_it(
-    table: Path, sql: str, shell: str, python: Call, says: str, capsys
+    table: Path, sql: str, shell: str, python: Call, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(path for path in table.parent.rglob("*") if "_tmp" not in str(path))
     for call in (lambda: it.sql(sql.format(table, table)), lambda: python(it.open(table))):

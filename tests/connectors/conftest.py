@@ -1,8 +1,9 @@
 """Sessions with a lake connector and indextables: either extension first, or indextables attached later."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -67,7 +68,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module", params=["connector first", "indextables first", "attached"])
-def session(request, tmp_path_factory) -> Iterator[tuple[SparkSession, Connector]]:
+def session(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[SparkSession, Connector]]:
     """A session with both, and its connector. One JVM serves all, so Spark fetches the connector once."""
     name = request.config.getoption("--connector")
     assert name is not None, "give --connector delta or --connector iceberg"
@@ -110,16 +113,16 @@ def session(request, tmp_path_factory) -> Iterator[tuple[SparkSession, Connector
 
 
 @pytest.fixture
-def spark(session) -> SparkSession:
+def spark(session: tuple[SparkSession, Connector]) -> SparkSession:
     return session[0]
 
 
 @pytest.fixture
-def connector(session) -> Connector:
+def connector(session: tuple[SparkSession, Connector]) -> Connector:
     return session[1]
 
 
 @pytest.fixture
-def rows(spark):
+def rows(spark: SparkSession) -> Callable[..., list[tuple[Any, ...]]]:
     """Runs a statement and returns its rows as tuples."""
     return lambda statement: [tuple(row) for row in spark.sql(statement).collect()]

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.spark.script_runner import run_script
 pytestmark = pytest.mark.connectors
 
 
-def test_a_client_on_another_python_writes_searches_and_runs_commands(tmp_path):
+def test_a_client_on_another_python_writes_searches_and_runs_commands(tmp_path: Path) -> None:
     assert os.environ.get("INDEXTABLES_CONNECT_CLIENT"), "make matrix sets it to the Python of the client"
     client = run_script("connect_session", tmp_path, SPARK_CONNECT_MODE_ENABLED="1")["client"]
     assert client.pop("python") != "{}.{}".format(*sys.version_info)

@@ -1,7 +1,14 @@
 """Companion indexes of tables of a lake connector: built, searched by the source's own name, and kept exact."""
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.connectors.conftest import Connector
 
 SEARCH = "SELECT id FROM {} WHERE message INDEXQUERY 'disk' ORDER BY id"
 WORDS = ["disk full", "all well", "Disk slow", "login failed", None]
@@ -12,7 +19,9 @@ def having(*numbers: int) -> list[tuple[int]]:
 
 
 @pytest.fixture
-def source(spark, rows, connector, tmp_path):
+def source(
+    spark: SparkSession, rows: Callable[..., list[tuple[Any, ...]]], connector: Connector, tmp_path: Path
+) -> Iterator[Any]:
     """A table of the connector with 20 rows, whose property names its index; its name, and where both are."""
     name = connector.table.replace("owners", "searched")
     index = tmp_path / "index"
@@ -28,13 +37,15 @@ def source(spark, rows, connector, tmp_path):
     spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
-def insert(spark, name: str, numbers: range) -> None:
+def insert(spark: SparkSession, name: str, numbers: range) -> None:
     values = [(number, WORDS[number % 5], f"d{number % 2}") for number in numbers]
     frame = spark.createDataFrame(values, "id long, message string, day string")
     frame.coalesce(1).write.insertInto(name)
 
 
-def build(rows, connector, location: str, index: object) -> str:
+def build(
+    rows: Callable[..., list[tuple[Any, ...]]], connector: Connector, location: str, index: object
+) -> str:
     ((_, _, status, *_),) = rows(
         f"BUILD INDEXTABLES COMPANION FOR {connector.format.upper()} '{location}' "
         f"INDEXING MODES ('message':'text') AT LOCATION '{index}'"
@@ -42,7 +53,9 @@ def build(rows, connector, location: str, index: object) -> str:
     return str(status)
 
 
-def test_the_index_has_the_rows_and_types_of_the_source(spark, rows, connector, source):
+def test_the_index_has_the_rows_and_types_of_the_source(
+    spark: SparkSession, rows: Callable[..., list[tuple[Any, ...]]], connector: Connector, source: Any
+) -> None:
     name, location, index = source
     assert build(rows, connector, location, index) == "success"
     companion, table = spark.read.format("indextables").load(str(index)), spark.table(name)
@@ -54,7 +67,9 @@ def test_the_index_has_the_rows_and_types_of_the_source(spark, rows, connector, 
     assert build(rows, connector, location, index) == "no_action"
 
 
-def test_a_table_is_searched_by_its_own_name(spark, rows, connector, source):
+def test_a_table_is_searched_by_its_own_name(
+    spark: SparkSession, rows: Callable[..., list[tuple[Any, ...]]], connector: Connector, source: Any
+) -> None:
     name, location, index = source
     with pytest.raises(PySparkException, match="no table"):
         rows(SEARCH.format(name))
@@ -83,7 +98,9 @@ def test_a_table_is_searched_by_its_own_name(spark, rows, connector, source):
     assert rows(f"SELECT id FROM indextables.`{index}` WHERE message INDEXQUERY 'again'") == [(13,)]
 
 
-def test_earlier_versions_and_other_tables_are_not_answered_by_the_index(spark, rows, connector, source):
+def test_earlier_versions_and_other_tables_are_not_answered_by_the_index(
+    spark: SparkSession, rows: Callable[..., list[tuple[Any, ...]]], connector: Connector, source: Any
+) -> None:
     name, location, index = source
     build(rows, connector, location, index)
     first = 1
@@ -113,7 +130,9 @@ def test_earlier_versions_and_other_tables_are_not_answered_by_the_index(spark, 
         spark.sql(f"DROP TABLE {other}")
 
 
-def test_the_catalog_of_indexes_finds_it_by_the_name_of_the_source(spark, rows, connector, source):
+def test_the_catalog_of_indexes_finds_it_by_the_name_of_the_source(
+    spark: SparkSession, rows: Callable[..., list[tuple[Any, ...]]], connector: Connector, source: Any
+) -> None:
     name, location, index = source
     build(rows, connector, location, index)
     spark.conf.set("spark.sql.catalog.companions", "io.indextables.catalog.IndexTablesCatalog")
@@ -121,7 +140,9 @@ def test_the_catalog_of_indexes_finds_it_by_the_name_of_the_source(spark, rows, 
     assert rows(SEARCH.format(f"companions.{qualified}")) == having(*range(20))
 
 
-def test_a_table_whose_newest_version_only_its_catalog_knows_is_searched(spark, rows, connector, tmp_path):
+def test_a_table_whose_newest_version_only_its_catalog_knows_is_searched(
+    spark: SparkSession, rows: Callable[..., list[tuple[Any, ...]]], connector: Connector, tmp_path: Path
+) -> None:
     if connector.format != "iceberg":
         pytest.skip("only Iceberg has catalogs that know the newest version")
     name, index = "jdbc.db.searched", tmp_path / "index"

@@ -1,10 +1,17 @@
 """indextables and a lake connector in one session, whose catalog is the connector's."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.connectors.conftest import Connector
 
 
-def test_a_named_table_is_searched_filtered_and_counted(rows):
+def test_a_named_table_is_searched_filtered_and_counted(rows: Callable[..., list[tuple[Any, ...]]]) -> None:
     assert rows("SELECT id FROM logs WHERE message INDEXQUERY 'connection' ORDER BY id") == [(1,), (3,)]
     assert rows("SELECT id FROM logs WHERE * INDEXQUERY 'disk' AND service = 'db'") == [(2,)]
     assert rows("SELECT service, count(*) FROM logs GROUP BY service ORDER BY 1") == [("db", 1), ("web", 2)]
@@ -12,7 +19,9 @@ def test_a_named_table_is_searched_filtered_and_counted(rows):
     assert found == [(2,)]
 
 
-def test_tables_of_both_are_joined_in_one_query(rows, connector):
+def test_tables_of_both_are_joined_in_one_query(
+    rows: Callable[..., list[tuple[Any, ...]]], connector: Connector
+) -> None:
     assert rows(
         f"SELECT l.id, o.owner FROM logs l JOIN {connector.table} o ON l.service = o.service "
         "WHERE l.message INDEXQUERY 'refused OR full' ORDER BY l.id"
@@ -26,7 +35,9 @@ def test_tables_of_both_are_joined_in_one_query(rows, connector):
     ) == [("bob",)]
 
 
-def test_rows_go_from_one_format_to_the_other(spark, rows, connector):
+def test_rows_go_from_one_format_to_the_other(
+    spark: SparkSession, rows: Callable[..., list[tuple[Any, ...]]], connector: Connector
+) -> None:
     copy = connector.table.replace("owners", "messages")
     spark.sql(
         f"CREATE TABLE {copy} USING {connector.format} AS SELECT * FROM logs WHERE message INDEXQUERY 'connection'"
@@ -41,7 +52,9 @@ def test_rows_go_from_one_format_to_the_other(spark, rows, connector):
         spark.sql(f"DROP TABLE {copy}")
 
 
-def test_named_tables_are_written_in_every_way(spark, rows, tmp_path):
+def test_named_tables_are_written_in_every_way(
+    spark: SparkSession, rows: Callable[..., list[tuple[Any, ...]]], tmp_path: Path
+) -> None:
     spark.sql(
         f"CREATE TABLE w (id BIGINT, day STRING) USING indextables PARTITIONED BY (day) LOCATION '{tmp_path}/w'"
     )
@@ -66,7 +79,7 @@ def test_named_tables_are_written_in_every_way(spark, rows, tmp_path):
     spark.sql("DROP TABLE w")
 
 
-def test_save_as_table_and_replace(spark, rows):
+def test_save_as_table_and_replace(spark: SparkSession, rows: Callable[..., list[tuple[Any, ...]]]) -> None:
     frame = spark.createDataFrame([(1, "one word")], "id long, message string")
     try:
         frame.write.format("indextables").option("indexing.typemap.message", "text").saveAsTable("s")
@@ -79,7 +92,9 @@ def test_save_as_table_and_replace(spark, rows):
         spark.sql("DROP TABLE IF EXISTS s")
 
 
-def test_commands_and_versions_of_a_named_table(spark, rows):
+def test_commands_and_versions_of_a_named_table(
+    spark: SparkSession, rows: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     spark.sql("CREATE TABLE v (id BIGINT) USING indextables")
     try:
         spark.sql("INSERT INTO v VALUES (1)")
@@ -93,7 +108,9 @@ def test_commands_and_versions_of_a_named_table(spark, rows):
         spark.sql("DROP TABLE v")
 
 
-def test_statements_that_delta_has_too_reach_tables_of_indextables(spark, rows, tmp_path):
+def test_statements_that_delta_has_too_reach_tables_of_indextables(
+    spark: SparkSession, rows: Callable[..., list[tuple[Any, ...]]], tmp_path: Path
+) -> None:
     path = f"{tmp_path}/d"
     spark.sql(f"CREATE TABLE d (id BIGINT) USING indextables LOCATION '{path}'")
     try:
@@ -111,7 +128,9 @@ def test_statements_that_delta_has_too_reach_tables_of_indextables(spark, rows, 
         spark.sql("DROP TABLE d")
 
 
-def test_statements_of_the_connector_reach_it(spark, rows, connector):
+def test_statements_of_the_connector_reach_it(
+    spark: SparkSession, rows: Callable[..., list[tuple[Any, ...]]], connector: Connector
+) -> None:
     table = connector.table.replace("owners", "changed")
     spark.sql(f"CREATE TABLE {table} (service STRING, owner STRING) USING {connector.format}")
     try:
@@ -138,7 +157,9 @@ def test_statements_of_the_connector_reach_it(spark, rows, connector):
         spark.sql(f"DROP TABLE {table}")
 
 
-def test_tables_of_spark_itself_are_not_touched(spark, rows):
+def test_tables_of_spark_itself_are_not_touched(
+    spark: SparkSession, rows: Callable[..., list[tuple[Any, ...]]]
+) -> None:
     spark.sql("CREATE TABLE plain (id BIGINT) USING parquet")
     try:
         spark.sql("INSERT INTO plain VALUES (1)")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import venv
 import zipfile
+from pathlib import Path
 
 import pyspark
 
@@ -37,8 +38,17 @@ print(json.dumps(results))
 """
 
 
-def test_the_wheel_has_a_bridge_for_each_version_and_configure_compiles_nothing(tmp_path):
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT]
+def test_the_wheel_has_a_bridge_for_each_version_and_configure_compiles_nothing(tmp_path: Path) -> None:
+    build: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        tmp_path,
+        ROOT,
+    ]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     jars = {name.rpartition("/")[2] for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".jar")}
@@ -46,7 +56,16 @@ def test_the_wheel_has_a_bridge_for_each_version_and_configure_compiles_nothing(
 
     venv.create(tmp_path / "fresh", with_pip=False)
     python = tmp_path / "fresh" / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps"]
+    pip: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-deps",
+    ]
     subprocess.run([*pip, "--disable-pip-version-check", wheel], check=True)
     (own,) = (tmp_path / "fresh" / "lib").glob("python3.*/site-packages")
     # Everything but indextables comes from the environment of this test; the checkout does not.

@@ -8,6 +8,7 @@ import os
 import secrets
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,13 +20,13 @@ SECONDS = 60
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
     make_table(folder / "t")
     return folder
 
 
-def run(model, work, count):
+def run(model: Path, work: Path, count: int) -> None:
     seed = int(os.environ.get("DAMAGE_SEED", secrets.randbelow(10**9)))
     command = [
         sys.executable,
@@ -53,11 +54,11 @@ def run(model, work, count):
     assert sum(line.startswith("run ") for line in lines) == count
 
 
-def test_random_damage_is_never_a_wrong_answer(model, tmp_path):
+def test_random_damage_is_never_a_wrong_answer(model: Path, tmp_path: Path) -> None:
     run(model, tmp_path, 200)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_a_thousand_random_damages_are_never_a_wrong_answer(model, tmp_path):
+def test_a_thousand_random_damages_are_never_a_wrong_answer(model: Path, tmp_path: Path) -> None:
     run(model, tmp_path, 1500)

@@ -129,14 +129,16 @@ class DiskCalls:
 
     def _pread(self, real: Callable[..., bytes]) -> Callable[..., bytes]:
         def called(descriptor: int, size: int, start: int) -> bytes:
-            return self.call("read", descriptor, lambda: real(descriptor, size, start))
+            result: bytes = self.call("read", descriptor, lambda: real(descriptor, size, start))
+            return result
 
         return called
 
     def _os_open(self, real: Callable[..., int]) -> Callable[..., int]:
         def called(path: object, flags: int, *args: object, **more: object) -> int:
             kind = "create" if flags & os.O_CREAT else "open folder"
-            return self.call(kind, path, lambda: real(path, flags, *args, **more))
+            result: int = self.call(kind, path, lambda: real(path, flags, *args, **more))
+            return result
 
         return called
 
@@ -173,17 +175,19 @@ class _File(io.FileIO):
     def write(self, data: Any, /) -> int:
         view = memoryview(data)
         half = view[: max(1, len(view) // 2)]
-        return self._calls.call(
+        written: int = self._calls.call(
             "write",
             self._path,
             lambda: super(_File, self).write(view),
             lambda: super(_File, self).write(half),
         )
+        return written
 
     def read(self, size: int | None = -1, /) -> bytes:
-        return self._calls.call(
+        data: bytes = self._calls.call(
             "read", self._path, lambda: super(_File, self).read(-1 if size is None else size)
         )
+        return data
 
     def close(self) -> None:
         if self.closed:

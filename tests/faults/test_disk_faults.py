@@ -138,7 +138,7 @@ def faults(base: Path, tmp_path: Path, operation: str) -> list[tuple[int, Fault]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_table_survives_a_failing_call(base, tmp_path, operation):
+def test_a_table_survives_a_failing_call(base: Path, tmp_path: Path, operation: Any) -> None:
     tried: Counter[Fault] = Counter()
     for n, fault in faults(base, tmp_path, operation)[list(OPERATIONS).index(operation) :: SHARE]:
         run(base, tmp_path, operation, n, fault)
@@ -149,7 +149,7 @@ def test_a_table_survives_a_failing_call(base, tmp_path, operation):
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_table_survives_every_failing_call(base, tmp_path, operation):
+def test_a_table_survives_every_failing_call(base: Path, tmp_path: Path, operation: Any) -> None:
     lost = []
     tried = 0
     for n, fault in faults(base, tmp_path, operation):

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -9,8 +11,10 @@ import pytest
 import indextables
 from indextables.data_files import open_log
 from indextables.log.format.actions import COMPANION_SPLITS
+from indextables.log.snapshot import Snapshot
 from indextables.read import table_context
 from indextables.store import open_store
+from indextables.table import Table
 from tests.golden.write_tables import (
     BATCHES,
     CONDITIONS,
@@ -29,32 +33,32 @@ LAST = len(BATCHES)
 
 # A companion index has no rows of its own.
 @pytest.fixture(params=[form for form in FORMS if form != "companion"])
-def form(request, tmp_path):
+def form(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """A copy of a golden table: reading must not change the committed one, and writing may."""
     shutil.copytree(HERE / request.param, tmp_path / request.param)
     return request.param
 
 
 @pytest.fixture
-def path(form, tmp_path):
+def path(form: Any, tmp_path: Path) -> str:
     return str(tmp_path / form)
 
 
 @pytest.fixture
-def options(tmp_path):
+def options(tmp_path: Path) -> dict[Any, Any]:
     return {"cache.disk.path": str(tmp_path / "cache")}
 
 
-def rows_of(table):
+def rows_of(table: Table) -> list[Any]:
     return sorted(table.scan().to_pylist(), key=lambda row: row["id"])
 
 
-def test_there_is_a_golden_table_of_every_form():
+def test_there_is_a_golden_table_of_every_form() -> None:
     assert sorted(found.name for found in HERE.iterdir() if found.is_dir()) == sorted(FORMS)
     assert expected() == EXPECTED
 
 
-def test_the_newest_version_is_found_with_all_rows(path, options):
+def test_the_newest_version_is_found_with_all_rows(path: str, options: dict[Any, Any]) -> None:
     table = indextables.open(path, options=options)
     assert table.version == LAST
     assert table.schema.names == SCHEMA.names
@@ -64,14 +68,14 @@ def test_the_newest_version_is_found_with_all_rows(path, options):
 
 
 @pytest.mark.parametrize("version", range(1, LAST + 1))
-def test_every_version_gives_the_answers_it_gave(path, options, version):
+def test_every_version_gives_the_answers_it_gave(path: str, options: dict[Any, Any], version: int) -> None:
     table = indextables.open(path, version=version, options=options)
     answers = EXPECTED[str(version)]
     assert [row["id"] for row in rows_of(table)] == answers["ids"]
     assert {text: table.count(where=text) for text in CONDITIONS} == answers["counts"]
 
 
-def test_a_golden_table_takes_more_rows(path, options):
+def test_a_golden_table_takes_more_rows(path: str, options: dict[Any, Any]) -> None:
     more = [{"id": 7, "level": "warn", "message": "a late timeout", "cost": 1.0}]
     indextables.write(path, pa.Table.from_pylist(more, SCHEMA))
     table = indextables.open(path, options=options)
@@ -82,11 +86,13 @@ def test_a_golden_table_takes_more_rows(path, options):
     assert rows_of(older) == ROWS
 
 
-def snapshot_of(path):
+def snapshot_of(path: Path) -> Snapshot:
     return open_log(open_store(str(path)), engine="test").snapshot()
 
 
-def test_a_golden_state_names_filter_bundles_that_are_used(tmp_path, options, monkeypatch):
+def test_a_golden_state_names_filter_bundles_that_are_used(
+    tmp_path: Path, options: dict[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(table_context, "_FEW_SPLITS", 1)
     shutil.copytree(HERE / "filter-bundles", tmp_path / "t")
     snapshot = snapshot_of(tmp_path / "t")
@@ -102,7 +108,7 @@ def test_a_golden_state_names_filter_bundles_that_are_used(tmp_path, options, mo
         table.count("message INDEXQUERY 'timeout AND 443'")
 
 
-def test_a_golden_stream_continues_after_its_last_batch(tmp_path):
+def test_a_golden_stream_continues_after_its_last_batch(tmp_path: Path) -> None:
     path = tmp_path / "streamed"
     shutil.copytree(HERE / "streamed", path)
     snapshot = snapshot_of(path)
@@ -114,7 +120,7 @@ def test_a_golden_stream_continues_after_its_last_batch(tmp_path):
         assert indextables.open(path).version == version
 
 
-def test_a_merge_leaves_out_the_split_that_a_golden_table_says(tmp_path):
+def test_a_merge_leaves_out_the_split_that_a_golden_table_says(tmp_path: Path) -> None:
     path = tmp_path / "streamed"
     shutil.copytree(HERE / "streamed", path)
     (skip,) = snapshot_of(path).header.mergeskips
@@ -127,7 +133,9 @@ def test_a_merge_leaves_out_the_split_that_a_golden_table_says(tmp_path):
 
 
 @pytest.mark.parametrize("version", range(1, LAST + 1))
-def test_a_golden_companion_index_answers_without_its_source(tmp_path, options, version):
+def test_a_golden_companion_index_answers_without_its_source(
+    tmp_path: Path, options: dict[Any, Any], version: int
+) -> None:
     shutil.copytree(HERE / "companion" / "index", tmp_path / "index")
     snapshot = snapshot_of(tmp_path / "index")
     assert COMPANION_SPLITS in snapshot.protocol.reader_features
@@ -139,7 +147,9 @@ def test_a_golden_companion_index_answers_without_its_source(tmp_path, options, 
     assert {text: table.count(where=text) for text in answers} == answers
 
 
-def test_the_rows_of_a_golden_companion_index_are_those_of_its_source(tmp_path, options):
+def test_the_rows_of_a_golden_companion_index_are_those_of_its_source(
+    tmp_path: Path, options: dict[Any, Any]
+) -> None:
     shutil.copytree(HERE / "companion", tmp_path / "t")
     indextables.open(tmp_path / "t" / "index").set_root("copy", str(tmp_path / "t" / "source"))
     own = {**options, "companion.tableRootDesignator": "copy"}

@@ -147,7 +147,7 @@ def write_by_hand(path: Path, form: str) -> None:
         _generation_b(made, metadata, adds)
 
 
-def _with_mapping(add: dict[str, Any], versions: list[list[dict]]) -> dict[str, Any]:
+def _with_mapping(add: dict[str, Any], versions: list[list[dict[str, Any]]]) -> dict[str, Any]:
     """An `add` with its document mapping in place of a reference to one in the metadata."""
     key = f"docMappingSchema.{add.pop('docMappingRef')}"
     described = (
@@ -160,14 +160,20 @@ def _with_mapping(add: dict[str, Any], versions: list[list[dict]]) -> dict[str, 
 
 
 def _versions(
-    made: HandMade, protocol: dict[str, Any], metadata: dict[str, Any], adds: list[list[dict]], form: str
+    made: HandMade,
+    protocol: dict[str, Any],
+    metadata: dict[str, Any],
+    adds: list[list[dict[str, Any]]],
+    form: str,
 ) -> None:
     made.version(0, protocol, metadata, form=form)
     for version, added in enumerate(adds, start=1):
         made.version(version, *({"add": add} for add in added), form=form)
 
 
-def _generation_j(made: HandMade, metadata: dict[str, Any], adds: list[list[dict]], *, parts: bool) -> None:
+def _generation_j(
+    made: HandMade, metadata: dict[str, Any], adds: list[list[dict[str, Any]]], *, parts: bool
+) -> None:
     """JSON versions of protocol 2, and a JSON checkpoint of all but the last."""
     protocol = generations.protocol(2)
     _versions(made, protocol, metadata, adds, form="legacy")
@@ -181,7 +187,7 @@ def _generation_j(made: HandMade, metadata: dict[str, Any], adds: list[list[dict
     made.pointer(last, format=None, stateDir=None, size=len(lines) + 2, **identifier)
 
 
-def _generation_a(made: HandMade, metadata: dict[str, Any], adds: list[list[dict]]) -> None:
+def _generation_a(made: HandMade, metadata: dict[str, Any], adds: list[list[dict[str, Any]]]) -> None:
     """Version 0 as JSON, every later commit a state only."""
     made.version(0, generations.protocol(readerFeatures=None, writerFeatures=None), metadata, form="legacy")
     manifests: list[dict[str, Any]] = []
@@ -193,7 +199,7 @@ def _generation_a(made: HandMade, metadata: dict[str, Any], adds: list[list[dict
     made.pointer(len(adds))
 
 
-def _generation_b(made: HandMade, metadata: dict[str, Any], adds: list[list[dict]]) -> None:
+def _generation_b(made: HandMade, metadata: dict[str, Any], adds: list[list[dict[str, Any]]]) -> None:
     """A version and a state for each commit, with mappings in the metadata."""
     mapping, key = adds[0][0]["docMappingJson"], f"docMappingSchema.{generations.MAPPING_HASH}"
     configuration = {**(metadata["metaData"].get("configuration") or {}), key: mapping}

@@ -376,7 +376,7 @@ def test_a_dynamic_overwrite_of_zero_replaces_minus_zero_too(tmp_path: Path) -> 
     assert sorted(it.open(tmp_path).scan(["id"])["id"].to_pylist()) == [4, 6, 7]
 
 
-def test_an_overwrite_with_other_columns_names_the_option_that_replaces_them(tmp_path):
+def test_an_overwrite_with_other_columns_names_the_option_that_replaces_them(tmp_path: Path) -> None:
     it.write(tmp_path / "t", [{"a": 1}])
     with pytest.raises(SchemaError, match="no column b; set overwriteSchema to replace the columns"):
         it.write(tmp_path / "t", [{"b": 1}], mode="overwrite")
@@ -384,7 +384,9 @@ def test_an_overwrite_with_other_columns_names_the_option_that_replaces_them(tmp
         it.write(tmp_path / "t", [{"b": 1}])
 
 
-def test_an_overwrite_with_other_types_or_partitions_names_the_option_that_replaces_them(tmp_path):
+def test_an_overwrite_with_other_types_or_partitions_names_the_option_that_replaces_them(
+    tmp_path: Path,
+) -> None:
     it.write(tmp_path / "t", [{"a": 1, "p": "x"}], partition_by="p")
     replaced = (
         "column a is int64 in the table, but string in the rows; set overwriteSchema to replace the columns"
@@ -400,7 +402,7 @@ def test_an_overwrite_with_other_types_or_partitions_names_the_option_that_repla
         it.write(tmp_path / "t", other, partition_by="a")
 
 
-def test_all_columns_that_no_option_may_name_are_in_one_message(tmp_path):
+def test_all_columns_that_no_option_may_name_are_in_one_message(tmp_path: Path) -> None:
     options = {"indexing.typemap.b": "text", "indexing.fastfields": "c", "dataSkippingStatsColumns": "a,d"}
     with pytest.raises(
         OptionError, match="names the columns 'b', 'c', 'd', but the columns are: a"

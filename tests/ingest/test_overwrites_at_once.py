@@ -1,7 +1,8 @@
 """Of two overwrites of the same rows at the same time one stands; of different rows, both do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ def rows(day: str, *ids: int) -> pa.Table:
 def meanwhile(table: pa.Table, act: Callable[[], object]) -> pa.RecordBatchReader:
     """The rows, as a stream in the middle of which something else happens."""
 
-    def batches():
+    def batches() -> Iterator[Any]:
         act()
         yield from table.to_batches()
 
@@ -48,8 +49,8 @@ WAYS = [DYNAMIC, where("tue"), {}]
 
 @pytest.mark.parametrize("ours", WAYS, ids=["partitions", "where", "all"])
 @pytest.mark.parametrize("theirs", WAYS, ids=["partitions", "where", "all"])
-def test_the_second_overwrite_of_an_empty_partition_is_refused(path, ours, theirs):
-    def other():
+def test_the_second_overwrite_of_an_empty_partition_is_refused(path: Path, ours: Any, theirs: Any) -> None:
+    def other() -> None:
         it.write(path, rows("tue", 20), mode="overwrite", options=theirs)
 
     before = (
@@ -65,11 +66,11 @@ def test_the_second_overwrite_of_an_empty_partition_is_refused(path, ours, their
 
 
 @pytest.mark.parametrize("theirs", [DYNAMIC, {}], ids=["partitions", "all"])
-def test_a_table_without_partition_columns_is_one_partition(tmp_path, theirs):
+def test_a_table_without_partition_columns_is_one_partition(tmp_path: Path, theirs: Any) -> None:
     path = tmp_path / "t"
     it.write(path, rows("mon", 1).slice(0, 0))
 
-    def other():
+    def other() -> None:
         it.write(path, rows("tue", 20), mode="overwrite", options=theirs)
 
     with pytest.raises(CommitConflictError, match="rows that this operation replaces too"):
@@ -79,8 +80,8 @@ def test_a_table_without_partition_columns_is_one_partition(tmp_path, theirs):
 
 @pytest.mark.parametrize("ours", [DYNAMIC, where("tue")], ids=["partitions", "where"])
 @pytest.mark.parametrize("theirs", [DYNAMIC, where("wed")], ids=["partitions", "where"])
-def test_overwrites_of_different_partitions_both_stand(path, ours, theirs):
-    def other():
+def test_overwrites_of_different_partitions_both_stand(path: Path, ours: Any, theirs: Any) -> None:
+    def other() -> None:
         it.write(path, rows("wed", 30), mode="overwrite", options=theirs)
 
     it.write(path, meanwhile(rows("tue", 10), other), mode="overwrite", options=ours)
@@ -88,16 +89,16 @@ def test_overwrites_of_different_partitions_both_stand(path, ours, theirs):
 
 
 @pytest.mark.parametrize("ours", WAYS, ids=["partitions", "where", "all"])
-def test_rows_appended_meanwhile_survive_an_overwrite(path, ours):
-    def other():
+def test_rows_appended_meanwhile_survive_an_overwrite(path: Path, ours: Any) -> None:
+    def other() -> None:
         it.write(path, rows("tue", 20), mode="append")
 
     it.write(path, meanwhile(rows("tue", 10), other), mode="overwrite", options=ours)
     assert found(path)["tue"] == [10, 20]
 
 
-def test_an_overwrite_whose_rivals_were_cleaned_up_is_refused(path):
-    def other():
+def test_an_overwrite_whose_rivals_were_cleaned_up_is_refused(path: Path) -> None:
+    def other() -> None:
         it.write(path, rows("wed", 30), mode="overwrite", options=DYNAMIC)
         it.open(path).truncate()
 

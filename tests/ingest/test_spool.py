@@ -1,6 +1,8 @@
 """Rows on their way into partitions, when the disk is full."""
 
 import resource
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,7 @@ from indextables.ingest.splits import Spool
 
 
 @pytest.fixture
-def small_files():
+def small_files() -> Iterator[None]:
     """No file of this process may grow beyond 300 kB, as on a disk that is full."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
@@ -25,7 +27,7 @@ def rows(count: int) -> pa.Table:
     return pa.table({"k": ["a"] * count, "x": values})
 
 
-def test_a_full_disk_is_named_and_leaves_no_spool_behind(tmp_path, small_files):
+def test_a_full_disk_is_named_and_leaves_no_spool_behind(tmp_path: Path, small_files: None) -> None:
     spool = tmp_path / "spool"
     spool.mkdir()
     options = {"indexWriter.tempDirectoryPath": str(spool)}
@@ -36,7 +38,9 @@ def test_a_full_disk_is_named_and_leaves_no_spool_behind(tmp_path, small_files):
         indextables.open(tmp_path / "t").scan()
 
 
-def test_a_disk_that_fills_up_while_files_are_closed_leaves_no_spool_behind(tmp_path, small_files):
+def test_a_disk_that_fills_up_while_files_are_closed_leaves_no_spool_behind(
+    tmp_path: Path, small_files: None
+) -> None:
     batch = rows(40_000).to_batches()[0]
 
     def write() -> None:
@@ -50,7 +54,7 @@ def test_a_disk_that_fills_up_while_files_are_closed_leaves_no_spool_behind(tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_error_of_the_caller_is_not_hidden_by_a_full_disk(tmp_path, small_files):
+def test_an_error_of_the_caller_is_not_hidden_by_a_full_disk(tmp_path: Path, small_files: None) -> None:
     batch = rows(100_000).to_batches()[0]
 
     def write() -> None:
@@ -64,6 +68,6 @@ def test_an_error_of_the_caller_is_not_hidden_by_a_full_disk(tmp_path, small_fil
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_temporary_folder_that_is_missing_is_named(tmp_path):
+def test_a_temporary_folder_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"none.*No such file"):
         Spool(["k"], str(tmp_path / "none"))

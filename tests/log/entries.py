@@ -1,6 +1,7 @@
 """Builders of entries and actions, plain ones and any at all."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ ORIGINAL = Path(__file__).parents[3] / "shared" / "fixtures" / "original-0.5.4"
 WHEN = 1_775_007_206_490
 
 
-def an_add(number: int = 0, **changes) -> Add:
+def an_add(number: int = 0, **changes: Any) -> Add:
     """An add as our writer makes it."""
     day = f"2024-01-{number % 28 + 1:02d}"
     facts = {
@@ -51,7 +52,7 @@ partition_maps = st.dictionaries(texts, st.none() | texts.filter(lambda t: t != 
 strings = st.lists(texts, max_size=3)
 
 
-def _maybe(strategy):
+def _maybe(strategy: Any) -> Any:
     return st.none() | strategy
 
 

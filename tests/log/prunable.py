@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import pyarrow as pa
 
@@ -47,11 +48,11 @@ PARTITIONS = ("p", "q")
 _MAP = pa.map_(pa.string(), pa.string())
 
 
-def column(name):
+def column(name: Any) -> Column:
     return Column((name,))
 
 
-def array_of(values, arrow):
+def array_of(values: Any, arrow: Any) -> pa.Array:
     """Dates and timestamps are given as numbers, since Python has not all of them."""
     if pa.types.is_date(arrow):
         return pa.array(values, pa.int32()).cast(arrow)
@@ -60,7 +61,7 @@ def array_of(values, arrow):
     return pa.array(values, arrow)
 
 
-def batch_of(rows, schema=SCHEMA):
+def batch_of(rows: Any, schema: Any = SCHEMA) -> pa.RecordBatch:
     columns = [array_of([row.get(field.name) for row in rows], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -69,14 +70,16 @@ def batch_of(rows, schema=SCHEMA):
 class File:
     """One file of rows; `partition` are its values of the partition columns."""
 
-    rows: list
-    partition: dict
+    rows: list[Any]
+    partition: dict[str, Any]
     maker: str = "ours"
 
-    def full_rows(self):
+    def full_rows(self) -> list[Any]:
         return [{**row, **self.partition} for row in self.rows]
 
-    def entry(self, options=None, schema=SCHEMA, partitions=PARTITIONS):
+    def entry(
+        self, options: Any = None, schema: Any = SCHEMA, partitions: Any = PARTITIONS
+    ) -> dict[Any, Any]:
         rows = self.full_rows()
         texts = {}
         for name, value in self.partition.items():
@@ -98,8 +101,8 @@ class File:
         }
 
 
-def table_of(entries):
-    def maps(name):
+def table_of(entries: list[Any]) -> pa.Table:
+    def maps(name: str) -> pa.Array:
         return pa.array([None if e[name] is None else list(e[name].items()) for e in entries], _MAP)
 
     return pa.table(
@@ -117,7 +120,7 @@ def table_of(entries):
 # --- the original's statistics ----------------------------------------------------------------------
 
 
-def foreign_bounds(rows, schema, maker):
+def foreign_bounds(rows: list[Any], schema: Any, maker: str) -> Any:
     """As the original computed them: `scala` in the older generation, `rust` in the newer."""
     low, high = {}, {}
     for field in schema:
@@ -137,12 +140,12 @@ def foreign_bounds(rows, schema, maker):
     return {k: v for k, v in low.items() if v}, {k: v for k, v in high.items() if v}
 
 
-def _cut(text):
+def _cut(text: Any) -> Any:
     units = text.encode("utf-16-le")[:64]
     return units.decode("utf-16-le", errors="replace").replace("\ufffd", "?")
 
 
-def _foreign_text(arrow, maker):
+def _foreign_text(arrow: Any, maker: str) -> Any:
     if arrow in (pa.int64(), pa.int32()):
         return str
     if pa.types.is_floating(arrow):
@@ -165,7 +168,7 @@ def _foreign_text(arrow, maker):
 # --- the oracle -------------------------------------------------------------------------------------
 
 
-def truth(predicate, row):
+def truth(predicate: Any, row: Any) -> Any:
     """True, False or None (unknown) for a row, as Spark would say."""
     match predicate:
         case Always(value):
@@ -201,7 +204,7 @@ def truth(predicate, row):
     raise AssertionError(predicate)
 
 
-def like(value, pattern, escape):
+def like(value: Any, pattern: str, escape: str) -> Any:
     if not pattern:
         return not value
     head, rest = pattern[0], pattern[1:]
@@ -212,7 +215,7 @@ def like(value, pattern, escape):
     return bool(value) and (head in ("_", value[0])) and like(value[1:], rest, escape)
 
 
-def compare(op, value, arrow, literal):
+def compare(op: Op, value: Any, arrow: Any, literal: Any) -> Any:
     held = literal_value(literal)
     if op is Op.NULL_SAFE and (value is None or held is None):
         return value is None and held is None
@@ -229,7 +232,7 @@ def compare(op, value, arrow, literal):
     }[op]
 
 
-def literal_value(literal):
+def literal_value(literal: Any) -> Any:
     if not literal.is_valid:
         return None
     if pa.types.is_date(literal.type) or pa.types.is_timestamp(literal.type):
@@ -237,7 +240,7 @@ def literal_value(literal):
     return literal.as_py()
 
 
-def sortable(value, own, other):
+def sortable(value: Any, own: Any, other: Any) -> Any:
     """A value as Spark compares it with one of another type: as doubles if either is one."""
     if isinstance(value, str):
         if pa.types.is_date(other):

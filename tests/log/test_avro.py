@@ -35,7 +35,7 @@ def _fastavro(codec: str) -> bytes:
 
 
 @given(longs)
-def test_a_number_has_the_bytes_that_the_specification_gives_it(number) -> None:
+def test_a_number_has_the_bytes_that_the_specification_gives_it(number: Any) -> None:
     expected = io.BytesIO()
     fastavro.schemaless_writer(expected, "long", number)
     assert avro.long_bytes(number) == expected.getvalue()
@@ -43,7 +43,7 @@ def test_a_number_has_the_bytes_that_the_specification_gives_it(number) -> None:
 
 
 @pytest.mark.parametrize("codec", ["null", "zstandard", "snappy"])
-def test_a_container_of_ours_comes_apart_as_it_was_put_together(codec) -> None:
+def test_a_container_of_ours_comes_apart_as_it_was_put_together(codec: str) -> None:
     data = _container(codec)
     header = avro.read_header(data)
     assert header.codec == codec
@@ -58,7 +58,7 @@ def test_a_container_of_ours_comes_apart_as_it_was_put_together(codec) -> None:
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "zstandard"])
-def test_containers_of_others_come_apart(codec) -> None:
+def test_containers_of_others_come_apart(codec: str) -> None:
     data = _fastavro(codec)
     header = avro.read_header(data)
     (block,) = avro.read_blocks(data, header)
@@ -67,7 +67,7 @@ def test_containers_of_others_come_apart(codec) -> None:
 
 
 @pytest.mark.parametrize("codec", ["null", "zstandard"])
-def test_containers_of_ours_are_read_by_others(codec) -> None:
+def test_containers_of_ours_are_read_by_others(codec: str) -> None:
     reader: Any = fastavro.reader(io.BytesIO(_container(codec)))
     assert [record["s"] for record in reader] == ["alpha", "gamma", "delta"] * 2
 
@@ -127,13 +127,13 @@ def test_any_change_to_a_header_of_ours_is_noticed() -> None:
         (b"Obj\x01\x02\x02\xff\x02\xff\x00" + b"s" * 16, "not UTF-8"),
     ],
 )
-def test_what_is_no_header_is_refused(data, problem) -> None:
+def test_what_is_no_header_is_refused(data: bytes, problem: str) -> None:
     with pytest.raises(AvroError, match=problem):
         avro.read_header(data)
 
 
 @pytest.mark.parametrize("schema", [None, b"not json"])
-def test_a_header_without_a_schema_is_refused(schema) -> None:
+def test_a_header_without_a_schema_is_refused(schema: bytes | None) -> None:
     metadata = {} if schema is None else {"avro.schema": schema}
     header = avro.Header(metadata, b"s" * 16, 0)
     with pytest.raises(AvroError, match="no schema"):
@@ -147,7 +147,7 @@ def test_a_block_with_a_negative_count_is_refused() -> None:
 
 
 @pytest.mark.parametrize("codec", ["zstandard", "snappy", "deflate"])
-def test_a_block_that_cannot_be_unpacked_is_refused(codec) -> None:
+def test_a_block_that_cannot_be_unpacked_is_refused(codec: str) -> None:
     with pytest.raises(AvroError):
         avro.unpack(b"garbage that is nothing", codec)
 
@@ -167,7 +167,7 @@ def test_snappy_with_a_wrong_checksum_is_refused() -> None:
 
 
 @pytest.mark.parametrize("codec", ["zstandard", "snappy", "deflate"])
-def test_no_more_is_unpacked_than_the_limit(monkeypatch, codec) -> None:
+def test_no_more_is_unpacked_than_the_limit(monkeypatch: pytest.MonkeyPatch, codec: str) -> None:
     records = b"\x00" * 10_000
     if codec == "deflate":
         packer = zlib.compressobj(wbits=-15)
@@ -213,7 +213,7 @@ states = st.fixed_dictionaries(
 
 
 @given(states)
-def test_a_record_has_the_bytes_that_others_give_it(record) -> None:
+def test_a_record_has_the_bytes_that_others_give_it(record: Any) -> None:
     expected = io.BytesIO()
     fastavro.schemaless_writer(expected, STATE_MANIFEST, record)
     assert encode_datum(STATE_MANIFEST, record) == expected.getvalue()
@@ -221,7 +221,7 @@ def test_a_record_has_the_bytes_that_others_give_it(record) -> None:
 
 
 @given(states, st.data())
-def test_a_record_that_is_cut_is_refused(record, data) -> None:
+def test_a_record_that_is_cut_is_refused(record: Any, data: Any) -> None:
     encoded = encode_datum(STATE_MANIFEST, record)
     end = data.draw(st.integers(0, len(encoded) - 1))
     with pytest.raises(AvroError):
@@ -283,7 +283,7 @@ def test_blocks_that_announce_their_size_are_read() -> None:
         ({"type": "array"}, b"", "malformed"),
     ],
 )
-def test_what_is_no_record_is_refused(schema, data, problem) -> None:
+def test_what_is_no_record_is_refused(schema: Any, data: Any, problem: str) -> None:
     with pytest.raises(AvroError, match=problem):
         decode_datum(schema, data)
 
@@ -291,14 +291,14 @@ def test_what_is_no_record_is_refused(schema, data, problem) -> None:
 # --- schemas of strangers --------------------------------------------------------------------------
 
 
-def _nested(depth: int):
+def _nested(depth: int) -> Any:
     schema: Any = "string"
     for _ in range(depth):
         schema = {"type": "array", "items": schema}
     return schema
 
 
-def _wide(levels: int):
+def _wide(levels: int) -> dict[Any, Any]:
     """Each record holds ten of the one before: a few lines stand for 10 ** levels fields of no bytes."""
     fields = [{"name": "a", "type": {"type": "record", "name": "R0", "fields": []}}]
     for level in range(1, levels):
@@ -325,6 +325,6 @@ def _wide(levels: int):
         ("dance", "does not declare"),
     ],
 )  # fmt: skip
-def test_a_schema_that_lets_few_bytes_become_much_is_refused(schema, says) -> None:
+def test_a_schema_that_lets_few_bytes_become_much_is_refused(schema: Any, says: str) -> None:
     with pytest.raises(AvroError, match=says):
         decode_datum(schema, b"\x02" * 100)

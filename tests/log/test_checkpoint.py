@@ -3,6 +3,8 @@
 import datetime as dt
 import json
 import threading
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,7 +15,10 @@ from indextables.log.conflict import Draft
 from indextables.log.format import checkpoint_files
 from indextables.log.format.actions import MergeSkip, Txn
 from indextables.log.format.schema_registry import schema_hash
+from indextables.log.format.state_manifest import StateManifest
+from indextables.log.snapshot import Snapshot
 from indextables.log.snapshot_cache import invalidate
+from indextables.log.transaction_log import TransactionLog
 from indextables.predicate import Column, Compare, Op
 from indextables.store import open_store
 from tests.log_tables import generations as made
@@ -36,12 +41,12 @@ MANY = [f"base-{n}.split" for n in range(40)]
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> WatchedStore:
     invalidate()
     return WatchedStore(open_store(str(tmp_path / "t")))
 
 
-def with_state(store, options=None, **table):
+def with_state(store: Any, options: dict[Any, Any] | None = None, **table: Any) -> TransactionLog:
     """Forty splits in a compacted state at version 1."""
     log = a_table(store, options, **table)
     append(log, *MANY)
@@ -49,20 +54,20 @@ def with_state(store, options=None, **table):
     return log
 
 
-def fresh(log):
+def fresh(log: TransactionLog) -> Snapshot:
     """The table as another process reads it."""
     invalidate()
     return a_log(log.store).snapshot()
 
 
-def state_of(log):
+def state_of(log: TransactionLog) -> StateManifest:
     return fresh(log).base.state
 
 
 # --- incremental -----------------------------------------------------------------------------------
 
 
-def test_adding_files_costs_the_new_files_only(store):
+def test_adding_files_costs_the_new_files_only(store: WatchedStore) -> None:
     log = with_state(store)
     old = [m.path for m in state_of(log).manifests]
     append(log, "new.split")
@@ -84,7 +89,7 @@ def test_adding_files_costs_the_new_files_only(store):
     assert paths_of(fresh(log)) == sorted([*MANY, "new.split"])
 
 
-def test_removing_files_adds_tombstones_and_writes_no_manifest(store):
+def test_removing_files_adds_tombstones_and_writes_no_manifest(store: WatchedStore) -> None:
     log = with_state(store)
     remove(log, "base-0.split", "base-1.split")
     invalidate()
@@ -98,7 +103,7 @@ def test_removing_files_adds_tombstones_and_writes_no_manifest(store):
     assert paths_of(fresh(log)) == sorted(MANY[2:])
 
 
-def test_adds_and_removes_of_one_version_go_together(store):
+def test_adds_and_removes_of_one_version_go_together(store: WatchedStore) -> None:
     log = with_state(store)
     merge(log, ["base-0.split", "base-1.split"], "merged.split")
     written = log.checkpoint(compact=False)
@@ -106,7 +111,7 @@ def test_adds_and_removes_of_one_version_go_together(store):
     assert paths_of(fresh(log)) == sorted([*MANY[2:], "merged.split"])
 
 
-def test_a_split_that_came_and_went_between_states_leaves_a_tombstone_only(store):
+def test_a_split_that_came_and_went_between_states_leaves_a_tombstone_only(store: WatchedStore) -> None:
     """Another engine may add a path that is live in the base; its removal must count in every case."""
     log = with_state(store)
     append(log, "brief.split")
@@ -116,7 +121,7 @@ def test_a_split_that_came_and_went_between_states_leaves_a_tombstone_only(store
     assert paths_of(fresh(log)) == sorted(MANY)
 
 
-def test_a_chain_of_incremental_states_equals_replay(store):
+def test_a_chain_of_incremental_states_equals_replay(store: WatchedStore) -> None:
     log = with_state(store, {"state.compaction.tombstoneThreshold": "10"})
     expected = set(MANY)
     for n in range(15):
@@ -132,7 +137,7 @@ def test_a_chain_of_incremental_states_equals_replay(store):
     assert (len(state.manifests), len(state.tombstones)) == (16, 15)
 
 
-def test_a_double_remove_of_another_engine_is_one_tombstone(store, tmp_path):
+def test_a_double_remove_of_another_engine_is_one_tombstone(store: WatchedStore, tmp_path: Path) -> None:
     log = with_state(store)
     remove(log, "base-0.split")
     log.checkpoint(compact=False)
@@ -142,7 +147,7 @@ def test_a_double_remove_of_another_engine_is_one_tombstone(store, tmp_path):
     assert len(paths_of(fresh(log))) == 39
 
 
-def test_new_manifests_have_the_bounds_of_their_partitions(store):
+def test_new_manifests_have_the_bounds_of_their_partitions(store: WatchedStore) -> None:
     log = a_table(store, columns={"id": "long", "day": "date"}, partition_by=["day"])
     append(log, *(split(f"{d}.split", partition_values={"day": f"2024-01-{d:02d}"}) for d in range(1, 21)))
     log.checkpoint()
@@ -152,7 +157,7 @@ def test_new_manifests_have_the_bounds_of_their_partitions(store):
     assert [(b.min, b.max) for b in bounds] == [("2024-01-01", "2024-01-20"), ("2024-02-03", "2024-02-09")]
 
 
-def test_pruning_by_partition_sees_tombstones_and_skips_manifests(store):
+def test_pruning_by_partition_sees_tombstones_and_skips_manifests(store: WatchedStore) -> None:
     log = a_table(store, columns={"id": "long", "day": "date"}, partition_by=["day"])
     append(log, *(split(f"{d}.split", partition_values={"day": f"2024-01-{d:02d}"}) for d in range(1, 21)))
     log.checkpoint()
@@ -172,7 +177,7 @@ def test_pruning_by_partition_sees_tombstones_and_skips_manifests(store):
     assert log.snapshot().files(early)["path"].to_pylist() == ["1.split", "2.split", "4.split"]
 
 
-def test_nothing_new_means_nothing_written(store):
+def test_nothing_new_means_nothing_written(store: WatchedStore) -> None:
     log = with_state(store)
     store.watch.forget()
     assert not log.checkpoint(compact=False).written
@@ -183,7 +188,7 @@ def test_nothing_new_means_nothing_written(store):
 # --- compaction ------------------------------------------------------------------------------------
 
 
-def test_more_tombstones_than_their_share_trigger_compaction(store):
+def test_more_tombstones_than_their_share_trigger_compaction(store: WatchedStore) -> None:
     log = with_state(store)
     remove(log, *MANY[:4])  # a tenth of forty is allowed
     assert not log.checkpoint(compact=False).compacted
@@ -193,13 +198,13 @@ def test_more_tombstones_than_their_share_trigger_compaction(store):
     assert paths_of(fresh(log)) == sorted(MANY[5:])
 
 
-def test_the_share_of_tombstones_is_an_option(store):
+def test_the_share_of_tombstones_is_an_option(store: WatchedStore) -> None:
     log = with_state(store, {"state.compaction.tombstoneThreshold": "0.5"})
     remove(log, *MANY[:19])
     assert not log.checkpoint(compact=False).compacted
 
 
-def test_more_manifests_than_allowed_trigger_compaction(store):
+def test_more_manifests_than_allowed_trigger_compaction(store: WatchedStore) -> None:
     log = with_state(store, {"state.compaction.maxManifests": "3"})
     for n in range(2):
         append(log, f"new-{n}.split")
@@ -209,7 +214,7 @@ def test_more_manifests_than_allowed_trigger_compaction(store):
     assert (written.compacted, written.num_manifests) == (True, 1)
 
 
-def test_many_removes_at_once_trigger_compaction(store):
+def test_many_removes_at_once_trigger_compaction(store: WatchedStore) -> None:
     log = with_state(store, {"state.compaction.largeRemoveThreshold": "1"})
     remove(log, MANY[0])
     assert not log.checkpoint(compact=False).compacted
@@ -218,7 +223,9 @@ def test_many_removes_at_once_trigger_compaction(store):
 
 
 @pytest.mark.parametrize(("after_merge", "compacted"), [("true", True), ("false", False)])
-def test_a_merge_is_followed_by_a_clean_state_if_wished(store, after_merge, compacted):
+def test_a_merge_is_followed_by_a_clean_state_if_wished(
+    store: WatchedStore, after_merge: str, compacted: bool
+) -> None:
     options = {
         "checkpoint.enabled": "true",
         "checkpoint.interval": "100",
@@ -232,7 +239,7 @@ def test_a_merge_is_followed_by_a_clean_state_if_wished(store, after_merge, comp
     assert len(snapshot.base.state.tombstones) == 0
 
 
-def test_no_state_is_written_soon_after_that_of_a_merge(store):
+def test_no_state_is_written_soon_after_that_of_a_merge(store: WatchedStore) -> None:
     log = a_table(store, options={"checkpoint.enabled": "true", "checkpoint.interval": "4"})
     for n in range(1, 4):
         append(log, f"{n}.split")
@@ -250,7 +257,7 @@ def test_no_state_is_written_soon_after_that_of_a_merge(store):
     assert fresh(log).base.version == 12
 
 
-def test_a_path_that_came_back_forces_compaction(store):
+def test_a_path_that_came_back_forces_compaction(store: WatchedStore) -> None:
     log = with_state(store)
     remove(log, MANY[0])
     log.checkpoint(compact=False)
@@ -260,7 +267,7 @@ def test_a_path_that_came_back_forces_compaction(store):
     assert paths_of(fresh(log)) == sorted(MANY)
 
 
-def test_a_path_that_went_and_came_back_between_states_forces_compaction(store):
+def test_a_path_that_went_and_came_back_between_states_forces_compaction(store: WatchedStore) -> None:
     log = with_state(store)
     remove(log, MANY[0])
     append(log, split(MANY[0], size=77))
@@ -269,7 +276,7 @@ def test_a_path_that_went_and_came_back_between_states_forces_compaction(store):
     assert [row["size"] for row in listed if row["path"] == MANY[0]] == [77]
 
 
-def test_removes_without_a_size_force_compaction(store):
+def test_removes_without_a_size_force_compaction(store: WatchedStore) -> None:
     log = with_state(store)
     log.commit(Draft(operation="DELETE", removes=(gone(MANY[0], size=None),)), log.snapshot())
     written = log.checkpoint(compact=False)
@@ -277,13 +284,13 @@ def test_removes_without_a_size_force_compaction(store):
     assert state_of(log).total_bytes == 390
 
 
-def test_the_first_state_is_compacted(store):
+def test_the_first_state_is_compacted(store: WatchedStore) -> None:
     log = a_table(store)
     append(log, "a.split")
     assert log.checkpoint(compact=False).compacted
 
 
-def test_compaction_by_force_leaves_no_tombstones_and_all_live_files(store):
+def test_compaction_by_force_leaves_no_tombstones_and_all_live_files(store: WatchedStore) -> None:
     log = with_state(store)
     remove(log, MANY[0])
     append(log, "new.split")
@@ -299,7 +306,7 @@ def test_compaction_by_force_leaves_no_tombstones_and_all_live_files(store):
 
 
 @pytest.mark.parametrize("overwritten", [False, True])
-def test_compacting_a_clean_state_is_nothing_to_do(store, overwritten):
+def test_compacting_a_clean_state_is_nothing_to_do(store: WatchedStore, overwritten: bool) -> None:
     log = with_state(store)
     if overwritten:
         overwrite(log)
@@ -311,7 +318,7 @@ def test_compacting_a_clean_state_is_nothing_to_do(store, overwritten):
     assert log.snapshot().version == version
 
 
-def test_a_table_without_splits_has_a_state(store):
+def test_a_table_without_splits_has_a_state(store: WatchedStore) -> None:
     log = a_table(store)
     assert log.checkpoint().num_files == 0
     assert not log.checkpoint().written
@@ -320,7 +327,7 @@ def test_a_table_without_splits_has_a_state(store):
     assert paths_of(fresh(log)) == ["a.split"]
 
 
-def test_compaction_cuts_manifests_at_their_size(store):
+def test_compaction_cuts_manifests_at_their_size(store: WatchedStore) -> None:
     log = a_table(store, {"state.entriesPerManifest": "15"})
     append(log, *MANY)
     written = log.checkpoint()
@@ -329,7 +336,7 @@ def test_compaction_cuts_manifests_at_their_size(store):
     assert not log.checkpoint().written, "that is as clean as it gets"
 
 
-def test_compaction_merges_small_manifests(store):
+def test_compaction_merges_small_manifests(store: WatchedStore) -> None:
     log = with_state(store)
     for n in range(5):
         append(log, f"new-{n}.split")
@@ -339,7 +346,7 @@ def test_compaction_merges_small_manifests(store):
     assert len(state_of(log).manifests) == 1
 
 
-def test_compaction_sorts_by_the_partitions_values_as_their_type(store):
+def test_compaction_sorts_by_the_partitions_values_as_their_type(store: WatchedStore) -> None:
     log = a_table(
         store,
         {"state.entriesPerManifest": "2"},
@@ -357,14 +364,14 @@ def test_compaction_sorts_by_the_partitions_values_as_their_type(store):
     assert [(b.min, b.max) for b in bounds] == [("-1", "2"), ("9", "10"), ("10", "10")]
 
 
-def test_strings_that_look_like_numbers_get_no_bounds_that_others_would_misread(store):
+def test_strings_that_look_like_numbers_get_no_bounds_that_others_would_misread(store: WatchedStore) -> None:
     log = a_table(store, columns={"id": "long", "s": "string"}, partition_by=["s"])
     append(log, *(split(f"{s}.split", partition_values={"s": s}) for s in ("9", "10", "x")))
     log.checkpoint()
     assert not (state_of(log).manifests[0].partition_bounds or {}).get("s")
 
 
-def test_entries_keep_the_version_and_time_they_were_added_at(store):
+def test_entries_keep_the_version_and_time_they_were_added_at(store: WatchedStore) -> None:
     log = a_table(store, clock=Clock(now=1_000_000, step=1000))
     first = append(log, "a.split")
     second = append(log, "b.split")
@@ -379,7 +386,7 @@ def test_entries_keep_the_version_and_time_they_were_added_at(store):
 
 
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "none"])
-def test_states_are_read_back_whatever_their_compression(store, codec):
+def test_states_are_read_back_whatever_their_compression(store: WatchedStore, codec: str) -> None:
     log = with_state(store, {"state.compression": codec, "state.compressionLevel": "9"})
     assert paths_of(fresh(log)) == sorted(MANY)
 
@@ -391,7 +398,7 @@ def mapping(n: int) -> str:
     return json.dumps([{"name": f"field{n}", "type": "i64"}])
 
 
-def test_the_registry_stands_in_the_state_and_in_its_metadata(store):
+def test_the_registry_stands_in_the_state_and_in_its_metadata(store: WatchedStore) -> None:
     log = a_table(store)
     append(log, split("a.split"), split("b.split", doc_mapping_json=mapping(1)))
     log.checkpoint()
@@ -405,7 +412,9 @@ def test_the_registry_stands_in_the_state_and_in_its_metadata(store):
 
 
 @pytest.mark.parametrize(("threshold", "names"), [(1, 2), (5, 3)])
-def test_doubles_among_many_mappings_are_consolidated_by_compaction(tmp_path, threshold, names):
+def test_doubles_among_many_mappings_are_consolidated_by_compaction(
+    tmp_path: Path, threshold: int, names: int
+) -> None:
     """Other engines name one mapping by several hashes."""
     table = made.HandMade(tmp_path / "t")
     spaced = made.MAPPING.replace(":", ": ")
@@ -426,7 +435,7 @@ def test_doubles_among_many_mappings_are_consolidated_by_compaction(tmp_path, th
     assert json.loads(snapshot.registry[refs["b.split"]]) == json.loads(made.MAPPING)
 
 
-def test_mappings_inside_actions_move_to_the_registry_on_compaction(tmp_path):
+def test_mappings_inside_actions_move_to_the_registry_on_compaction(tmp_path: Path) -> None:
     made.generation_b(tmp_path / "t", 2)
     log = a_log(str(tmp_path / "t"))
     log.checkpoint()
@@ -439,7 +448,7 @@ def test_mappings_inside_actions_move_to_the_registry_on_compaction(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["avro", "json"])
-def test_batches_skips_and_the_time_survive_checkpoint_and_truncation(store, form):
+def test_batches_skips_and_the_time_survive_checkpoint_and_truncation(store: WatchedStore, form: str) -> None:
     log = a_table(store, {"state.format": form}, clock=Clock(now=9_000_000_000_000))
     append(log, *MANY, txns=(Txn(app_id="clicks", version=3),))
     skip = MergeSkip(path=MANY[0], skip_timestamp=1, reason="damaged", skip_count=2, retry_after=9)
@@ -459,7 +468,7 @@ def test_batches_skips_and_the_time_survive_checkpoint_and_truncation(store, for
 # --- the older form --------------------------------------------------------------------------------
 
 
-def test_a_json_checkpoint_is_written_on_demand_and_read(store, tmp_path):
+def test_a_json_checkpoint_is_written_on_demand_and_read(store: WatchedStore, tmp_path: Path) -> None:
     log = a_table(store, {"state.format": "json"})
     append(log, *MANY)
     written = log.checkpoint()
@@ -473,7 +482,9 @@ def test_a_json_checkpoint_is_written_on_demand_and_read(store, tmp_path):
     assert paths_of(fresh(log)) == sorted(MANY)
 
 
-def test_a_table_that_is_read_from_a_json_checkpoint_says_so_once(store, caplog):
+def test_a_table_that_is_read_from_a_json_checkpoint_says_so_once(
+    store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
     log = a_table(store, {"state.format": "json"})
     append(log, *MANY)
     log.checkpoint()
@@ -489,7 +500,9 @@ def test_a_table_that_is_read_from_a_json_checkpoint_says_so_once(store, caplog)
     assert not caplog.text
 
 
-def test_a_large_json_checkpoint_is_cut_into_parts(store, tmp_path, monkeypatch):
+def test_a_large_json_checkpoint_is_cut_into_parts(
+    store: WatchedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoint_files, "ACTIONS_PER_PART", 15)
     log = a_table(store, {"state.format": "json"})
     append(log, *MANY)
@@ -508,7 +521,7 @@ def test_a_large_json_checkpoint_is_cut_into_parts(store, tmp_path, monkeypatch)
     assert left == {f"{2:020d}"}, "parts go with their checkpoint"
 
 
-def test_a_table_goes_back_to_json_and_forth(store, tmp_path):
+def test_a_table_goes_back_to_json_and_forth(store: WatchedStore, tmp_path: Path) -> None:
     log = with_state(store)
     back = a_log(store, {"state.format": "json"})
     assert back.checkpoint().format == "json"
@@ -524,7 +537,7 @@ def test_a_table_goes_back_to_json_and_forth(store, tmp_path):
     assert paths_of(fresh(log)) == sorted([*MANY, "new.split"])
 
 
-def test_a_pointer_never_goes_back(store, tmp_path):
+def test_a_pointer_never_goes_back(store: WatchedStore, tmp_path: Path) -> None:
     log = with_state(store)
     pointer = tmp_path / "t/_transaction_log/_last_checkpoint"
     newer = {**json.loads(pointer.read_text()), "version": 9}
@@ -537,7 +550,7 @@ def test_a_pointer_never_goes_back(store, tmp_path):
 # --- trouble ---------------------------------------------------------------------------------------
 
 
-def test_a_state_write_is_tried_again_as_the_options_say(store):
+def test_a_state_write_is_tried_again_as_the_options_say(store: WatchedStore) -> None:
     clock = Clock()
     a_table(store)
     options = {
@@ -564,7 +577,7 @@ def test_a_state_write_is_tried_again_as_the_options_say(store):
     assert paths_of(fresh(log)) == ["a.split", "b.split"]
 
 
-def test_refused_credentials_are_not_tried_again(store):
+def test_refused_credentials_are_not_tried_again(store: WatchedStore) -> None:
     clock = Clock()
     a_table(store)
     log = a_log(store, clock=clock)
@@ -580,7 +593,7 @@ def test_refused_credentials_are_not_tried_again(store):
     assert clock.slept == []
 
 
-def test_a_checkpoint_cut_off_anywhere_harms_nothing(store):
+def test_a_checkpoint_cut_off_anywhere_harms_nothing(store: WatchedStore) -> None:
     """Every single write of a checkpoint is the last one once."""
     log = with_state(store)
     remove(log, *MANY[:10])
@@ -589,7 +602,7 @@ def test_a_checkpoint_cut_off_anywhere_harms_nothing(store):
     for stop in range(4):
         left = [stop]
 
-        def before(operation: str, path: str, left=left) -> None:
+        def before(operation: str, path: str, left: Any = left) -> None:
             if operation in ("create", "put"):
                 if not left[0]:
                     raise KeyboardInterrupt
@@ -607,7 +620,7 @@ def test_a_checkpoint_cut_off_anywhere_harms_nothing(store):
         expected = sorted([*expected, f"after-{stop}.split"])
 
 
-def test_two_checkpointers_at_once_leave_one_good_state(tmp_path):
+def test_two_checkpointers_at_once_leave_one_good_state(tmp_path: Path) -> None:
     invalidate()
     log = with_state(open_store(str(tmp_path / "t")))
     append(log, "new.split")
@@ -634,7 +647,9 @@ def test_two_checkpointers_at_once_leave_one_good_state(tmp_path):
     )
 
 
-def test_nobody_relies_on_a_state_whose_base_was_cleaned_up_meanwhile(store, tmp_path):
+def test_nobody_relies_on_a_state_whose_base_was_cleaned_up_meanwhile(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     """Otherwise the newest state would refer to manifests that are gone, and the table would not open."""
     log = with_state(store)
     append(log, "new.split")
@@ -654,7 +669,7 @@ def test_nobody_relies_on_a_state_whose_base_was_cleaned_up_meanwhile(store, tmp
     assert paths_of(fresh(log)) == sorted([*MANY, "new.split"]), "the versions still tell everything"
 
 
-def test_the_metrics_of_the_specification_are_kept(store):
+def test_the_metrics_of_the_specification_are_kept(store: WatchedStore) -> None:
     metrics.reset()
     log = with_state(store)
     remove(log, MANY[0])

@@ -4,7 +4,10 @@ import errno
 import os
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +21,7 @@ from indextables.errors import (
     StoreError,
 )
 from indextables.log.conflict import Draft
-from indextables.log.format.actions import CommitInfo, MergeSkip, Metadata, Protocol, Txn
+from indextables.log.format.actions import Add, CommitInfo, MergeSkip, Metadata, Protocol, Remove, Txn
 from indextables.log.format.schema_registry import schema_hash
 from indextables.log.format.version_file import decode
 from indextables.log.snapshot_cache import invalidate
@@ -41,13 +44,15 @@ from tests.log_tables.build import (
 )
 from tests.log_tables.generations import HandMade
 from tests.log_tables.watched import Watch, WatchedStore
-from tests.servers.proxy import Fault
+from tests.servers.fixtures import StoreUrl
+from tests.servers.proxy import Fault, Proxy
+from tests.servers.s3 import S3Server
 
 OTHER_MAPPING = '[{"fast":true,"indexed":true,"name":"text","stored":true,"tokenizer":"raw","type":"text"}]'
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> WatchedStore:
     invalidate()
     return WatchedStore(open_store(str(tmp_path / "t")))
 
@@ -56,24 +61,26 @@ def version_file(version: int) -> str:
     return f"{version:020d}.json"
 
 
-def on_disk(tmp_path, version: int):
+def on_disk(
+    tmp_path: Path, version: int
+) -> list[Protocol | Metadata | Add | Remove | MergeSkip | CommitInfo | Txn]:
     path = tmp_path / "t/_transaction_log" / version_file(version)
     return decode(path.read_bytes(), str(path))
 
 
-def test_version_zero_is_made_once(tmp_path, store):
+def test_version_zero_is_made_once(tmp_path: Path, store: WatchedStore) -> None:
     log = a_log(store)
     assert not log.exists()
     assert log.create(metadata()).version == 0
     assert log.exists()
     assert log.create(metadata()) is None
-    actions = on_disk(tmp_path, 0)
+    actions: Any = on_disk(tmp_path, 0)
     assert [type(a) for a in actions] == [CommitInfo, Protocol, Metadata]
     assert (actions[1].min_reader_version, actions[1].min_writer_version) == (5, 5)
     assert actions[1].reader_features == actions[1].writer_features == ["parquetSplits"]
 
 
-def test_of_many_who_make_a_table_one_does(tmp_path):
+def test_of_many_who_make_a_table_one_does(tmp_path: Path) -> None:
     made_it = []
 
     def make() -> None:
@@ -89,20 +96,20 @@ def test_of_many_who_make_a_table_one_does(tmp_path):
     assert a_log(str(tmp_path / "t")).snapshot().metadata.id == made_it[0]
 
 
-def test_a_table_of_another_engine_is_not_made_again(tmp_path):
+def test_a_table_of_another_engine_is_not_made_again(tmp_path: Path) -> None:
     made.generation_a(tmp_path / "t", 2)
     (tmp_path / "t/_transaction_log" / version_file(0)).unlink()
     assert a_log(str(tmp_path / "t")).create(metadata()) is None
 
 
-def test_version_files_are_gzip_unless_told_otherwise(tmp_path):
+def test_version_files_are_gzip_unless_told_otherwise(tmp_path: Path) -> None:
     a_table(str(tmp_path / "zip"))
     a_table(str(tmp_path / "plain"), {"transaction.compression.enabled": "false"})
     assert (tmp_path / "zip/_transaction_log" / version_file(0)).read_bytes()[:2] == b"\x1f\x8b"
     assert (tmp_path / "plain/_transaction_log" / version_file(0)).read_bytes()[:1] == b"{"
 
 
-def test_a_commit_says_who_what_when_and_how_much(tmp_path):
+def test_a_commit_says_who_what_when_and_how_much(tmp_path: Path) -> None:
     clock = Clock(now=5_000_000, step=0)
     log = a_table(str(tmp_path / "t"), clock=clock)
     append(
@@ -112,7 +119,7 @@ def test_a_commit_says_who_what_when_and_how_much(tmp_path):
         parameters={"mode": "append"},
         user_metadata="me",
     )
-    info = on_disk(tmp_path, 1)[0]
+    info: Any = on_disk(tmp_path, 1)[0]
     assert info.operation == "WRITE"
     assert info.timestamp == 5_000_001  # a time finds one version, so it grows though the clock stands
     assert info.engine == "test"
@@ -128,7 +135,7 @@ def test_a_commit_says_who_what_when_and_how_much(tmp_path):
     assert len(info.token) == 32
 
 
-def test_removes_stand_before_adds(tmp_path):
+def test_removes_stand_before_adds(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     append(log, "a.split")
     overwrite(log, "b.split")
@@ -139,13 +146,13 @@ def test_removes_stand_before_adds(tmp_path):
 # --- others were faster ----------------------------------------------------------------------------
 
 
-def two_logs(tmp_path, options=None, **table):
+def two_logs(tmp_path: Path, options: Any = None, **table: Any) -> Any:
     log = a_table(str(tmp_path / "t"), options, **table)
     append(log, "a.split", "b.split")
     return log, a_log(str(tmp_path / "t"), options)
 
 
-def test_appends_never_conflict(tmp_path):
+def test_appends_never_conflict(tmp_path: Path) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     for n in range(5):
@@ -159,7 +166,7 @@ def test_appends_never_conflict(tmp_path):
     assert paths_of(a_log(str(tmp_path / "t")).snapshot()) == paths_of(after)
 
 
-def test_a_merge_of_splits_that_an_overwrite_removed_fails_and_names_it(tmp_path):
+def test_a_merge_of_splits_that_an_overwrite_removed_fails_and_names_it(tmp_path: Path) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     overwrite(second, "new.split")
@@ -169,7 +176,7 @@ def test_a_merge_of_splits_that_an_overwrite_removed_fails_and_names_it(tmp_path
     assert paths_of(first.snapshot()) == ["new.split"]
 
 
-def test_an_overwrite_of_splits_that_were_merged_fails(tmp_path):
+def test_an_overwrite_of_splits_that_were_merged_fails(tmp_path: Path) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     merge(second, ["a.split", "b.split"], "merged.split")
@@ -177,7 +184,7 @@ def test_an_overwrite_of_splits_that_were_merged_fails(tmp_path):
         overwrite(first, "new.split", base=base)
 
 
-def test_a_drop_of_a_partition_that_was_dropped_fails(tmp_path):
+def test_a_drop_of_a_partition_that_was_dropped_fails(tmp_path: Path) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     remove(second, "a.split")
@@ -186,14 +193,14 @@ def test_a_drop_of_a_partition_that_was_dropped_fails(tmp_path):
     assert remove(first, "b.split", base=base).version == 3
 
 
-def test_splits_appended_meanwhile_survive_an_overwrite(tmp_path):
+def test_splits_appended_meanwhile_survive_an_overwrite(tmp_path: Path) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     append(second, "late.split")
     assert paths_of(overwrite(first, "new.split", base=base)) == ["late.split", "new.split"]
 
 
-def test_two_overwrites_of_an_empty_table_do_not_both_stand(tmp_path):
+def test_two_overwrites_of_an_empty_table_do_not_both_stand(tmp_path: Path) -> None:
     first = a_table(str(tmp_path / "t"))
     base = first.snapshot()
     overwrite(a_log(str(tmp_path / "t")), "theirs.split")
@@ -202,7 +209,7 @@ def test_two_overwrites_of_an_empty_table_do_not_both_stand(tmp_path):
     assert paths_of(first.snapshot()) == ["theirs.split"]
 
 
-def with_metadata(log, base=None, **changes):
+def with_metadata(log: Any, base: Any = None, **changes: Any) -> Any:
     base = base or log.snapshot()
     changed = msgspec.structs.replace(base.metadata, **changes)
     return log.commit(Draft(operation="SET", metadata=changed), base)
@@ -217,7 +224,7 @@ def with_metadata(log, base=None, **changes):
         ({"description": "new"}, "changed the table's name or description"),
     ],
 )
-def test_two_changes_of_metadata_conflict(tmp_path, changes, problem):
+def test_two_changes_of_metadata_conflict(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     with_metadata(second, **changes)
@@ -225,7 +232,7 @@ def test_two_changes_of_metadata_conflict(tmp_path, changes, problem):
         with_metadata(first, base, name="mine")
 
 
-def test_an_append_conflicts_with_a_change_of_schema_but_not_of_configuration(tmp_path):
+def test_an_append_conflicts_with_a_change_of_schema_but_not_of_configuration(tmp_path: Path) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     with_metadata(second, configuration={"a": "1"})
@@ -236,7 +243,7 @@ def test_an_append_conflicts_with_a_change_of_schema_but_not_of_configuration(tm
         append(first, "d.split", base=after)
 
 
-def test_a_table_replaced_by_another_is_a_conflict(tmp_path):
+def test_a_table_replaced_by_another_is_a_conflict(tmp_path: Path) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     with_metadata(second, id="another")
@@ -244,7 +251,7 @@ def test_a_table_replaced_by_another_is_a_conflict(tmp_path):
         append(first, "c.split", base=base)
 
 
-def test_two_changes_of_the_protocol_conflict(tmp_path):
+def test_two_changes_of_the_protocol_conflict(tmp_path: Path) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     draft = Draft(operation="UPGRADE", protocol=Protocol(min_reader_version=4, min_writer_version=4))
@@ -253,7 +260,7 @@ def test_two_changes_of_the_protocol_conflict(tmp_path):
         first.commit(draft, base)
 
 
-def test_the_same_path_is_not_added_twice(tmp_path):
+def test_the_same_path_is_not_added_twice(tmp_path: Path) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     append(second, "c.split")
@@ -261,7 +268,7 @@ def test_the_same_path_is_not_added_twice(tmp_path):
         append(first, "c.split", base=base)
 
 
-def test_a_conflict_with_another_engine_says_so(tmp_path):
+def test_a_conflict_with_another_engine_says_so(tmp_path: Path) -> None:
     table = made.generation_b(tmp_path / "t", 1)
     log = a_log(str(tmp_path / "t"))
     base = log.snapshot()
@@ -270,7 +277,7 @@ def test_a_conflict_with_another_engine_says_so(tmp_path):
         remove(log, "part-1.split", base=base)
 
 
-def test_concurrent_appends_that_register_mappings_keep_both(tmp_path):
+def test_concurrent_appends_that_register_mappings_keep_both(tmp_path: Path) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     append(second, split("c.split", doc_mapping_json=OTHER_MAPPING))
@@ -285,7 +292,7 @@ def test_concurrent_appends_that_register_mappings_keep_both(tmp_path):
     assert refs["d.split"] == schema_hash(third)
 
 
-def test_a_change_of_metadata_keeps_mappings_registered_meanwhile(tmp_path):
+def test_a_change_of_metadata_keeps_mappings_registered_meanwhile(tmp_path: Path) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     append(second, split("c.split", doc_mapping_json=OTHER_MAPPING))
@@ -294,7 +301,7 @@ def test_a_change_of_metadata_keeps_mappings_registered_meanwhile(tmp_path):
     assert set(after.registry.values()) == {MAPPING, OTHER_MAPPING}
 
 
-def test_a_reference_by_a_name_that_is_no_hash_is_committed_under_the_hash(tmp_path):
+def test_a_reference_by_a_name_that_is_no_hash_is_committed_under_the_hash(tmp_path: Path) -> None:
     """A compaction drops such names of other engines; what is committed must not depend on them."""
     table = HandMade(tmp_path / "t")
     table.version(
@@ -312,7 +319,7 @@ def test_a_reference_by_a_name_that_is_no_hash_is_committed_under_the_hash(tmp_p
 # --- batches of streams ----------------------------------------------------------------------------
 
 
-def test_a_batch_is_committed_once(tmp_path):
+def test_a_batch_is_committed_once(tmp_path: Path) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     append(second, "c.split", txns=(Txn(app_id="clicks", version=7),))
@@ -324,7 +331,7 @@ def test_a_batch_is_committed_once(tmp_path):
     assert append(first, "e.split", txns=(Txn(app_id="views", version=1),)).version == 4
 
 
-def test_a_batch_that_was_committed_and_cleaned_up_meanwhile_is_not_committed_again(tmp_path):
+def test_a_batch_that_was_committed_and_cleaned_up_meanwhile_is_not_committed_again(tmp_path: Path) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     append(second, "c.split", txns=(Txn(app_id="clicks", version=7),))
@@ -337,7 +344,7 @@ def test_a_batch_that_was_committed_and_cleaned_up_meanwhile_is_not_committed_ag
 # --- what was cleaned up meanwhile -----------------------------------------------------------------
 
 
-def test_a_commit_from_a_base_that_was_cleaned_up_lands_after_the_newest_version(tmp_path):
+def test_a_commit_from_a_base_that_was_cleaned_up_lands_after_the_newest_version(tmp_path: Path) -> None:
     """Creating the version after the old base would succeed, since it is gone, and nobody would read it."""
     first, second = two_logs(tmp_path)
     base = first.snapshot()
@@ -352,7 +359,7 @@ def test_a_commit_from_a_base_that_was_cleaned_up_lands_after_the_newest_version
     assert not (tmp_path / "t/_transaction_log" / version_file(2)).exists()
 
 
-def test_what_a_commit_relied_on_is_checked_even_when_the_versions_between_are_gone(tmp_path):
+def test_what_a_commit_relied_on_is_checked_even_when_the_versions_between_are_gone(tmp_path: Path) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     remove(second, "a.split")
@@ -368,7 +375,7 @@ def test_what_a_commit_relied_on_is_checked_even_when_the_versions_between_are_g
     assert paths_of(remove(first, "b.split", base=base)) == []
 
 
-def test_a_commit_to_a_table_that_was_made_anew_fails(tmp_path):
+def test_a_commit_to_a_table_that_was_made_anew_fails(tmp_path: Path) -> None:
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     for path in sorted((tmp_path / "t/_transaction_log").rglob("*"), reverse=True):
@@ -381,7 +388,7 @@ def test_a_commit_to_a_table_that_was_made_anew_fails(tmp_path):
 # --- attempts --------------------------------------------------------------------------------------
 
 
-def losing(store, times: int):
+def losing(store: WatchedStore, times: int) -> None:
     """Let another writer take the version just before each of our first attempts."""
     other = a_log(str(store.url).removeprefix("file://"))
     left = [times]
@@ -394,7 +401,7 @@ def losing(store, times: int):
     store.watch.before = before
 
 
-def test_attempts_are_as_many_as_the_option_says_with_growing_waits(store):
+def test_attempts_are_as_many_as_the_option_says_with_growing_waits(store: WatchedStore) -> None:
     clock = Clock()
     log = a_table(store)
     options = {
@@ -412,7 +419,7 @@ def test_attempts_are_as_many_as_the_option_says_with_growing_waits(store):
     assert append(log, "mine.split").version == 8
 
 
-def test_jitter_takes_at_most_half_of_a_wait(store):
+def test_jitter_takes_at_most_half_of_a_wait(store: WatchedStore) -> None:
     clock = Clock()
     a_table(store)
     log = a_log(store, {"transaction.retry.baseDelayMs": "100"}, clock=clock, jitter=0.0)
@@ -421,7 +428,7 @@ def test_jitter_takes_at_most_half_of_a_wait(store):
     assert clock.slept == [0.05, 0.1]
 
 
-def test_a_commit_without_rivals_lists_once_and_creates_once(store):
+def test_a_commit_without_rivals_lists_once_and_creates_once(store: WatchedStore) -> None:
     log = a_table(store)
     base = log.snapshot()
     store.watch.forget()
@@ -436,7 +443,7 @@ def test_a_commit_without_rivals_lists_once_and_creates_once(store):
 # --- lost acknowledgements -------------------------------------------------------------------------
 
 
-def answer(store, path: str, reply, times: int = 1):
+def answer(store: WatchedStore, path: str, reply: Any, times: int = 1) -> None:
     """Apply the creation of a version, then give another answer."""
     left = [times]
 
@@ -454,7 +461,9 @@ def answer(store, path: str, reply, times: int = 1):
 @pytest.mark.parametrize(
     "reply", [False, OutcomeUnknownError("file:///x", "connection reset")], ids=["exists", "unknown"]
 )
-def test_a_lost_acknowledgement_is_told_by_reading_back(tmp_path, store, reply):
+def test_a_lost_acknowledgement_is_told_by_reading_back(
+    tmp_path: Path, store: WatchedStore, reply: Any
+) -> None:
     log = a_table(store)
     answer(store, version_file(1), reply)
     after = append(log, "a.split")
@@ -464,12 +473,12 @@ def test_a_lost_acknowledgement_is_told_by_reading_back(tmp_path, store, reply):
     assert paths_of(log.snapshot()) == ["a.split"]
 
 
-def test_a_lost_acknowledgement_of_version_zero_is_told_too(store):
+def test_a_lost_acknowledgement_of_version_zero_is_told_too(store: WatchedStore) -> None:
     answer(store, version_file(0), OutcomeUnknownError("file:///x", "connection reset"))
     assert a_log(store).create(metadata()) is not None
 
 
-def test_an_unknown_outcome_that_was_anothers_win_is_a_lost_attempt(store):
+def test_an_unknown_outcome_that_was_anothers_win_is_a_lost_attempt(store: WatchedStore) -> None:
     log = a_table(store)
     other = a_log(str(store.url).removeprefix("file://"))
 
@@ -482,7 +491,7 @@ def test_an_unknown_outcome_that_was_anothers_win_is_a_lost_attempt(store):
     assert paths_of(append(log, "mine.split")) == ["mine.split", "other.split"]
 
 
-def test_an_unknown_outcome_with_nothing_there_is_tried_again(store):
+def test_an_unknown_outcome_with_nothing_there_is_tried_again(store: WatchedStore) -> None:
     log = a_table(store)
     left = [2]
 
@@ -495,7 +504,7 @@ def test_an_unknown_outcome_with_nothing_there_is_tried_again(store):
     assert append(log, "mine.split").version == 1
 
 
-def test_an_outcome_that_stays_unknown_is_said_to_be(store):
+def test_an_outcome_that_stays_unknown_is_said_to_be(store: WatchedStore) -> None:
     log = a_table(store)
 
     def before(operation: str, path: str) -> None:
@@ -508,11 +517,11 @@ def test_an_outcome_that_stays_unknown_is_said_to_be(store):
     assert unknown.value.version == 1
 
 
-def test_storage_that_fails_after_an_unknown_outcome_leaves_it_unknown(store):
+def test_storage_that_fails_after_an_unknown_outcome_leaves_it_unknown(store: WatchedStore) -> None:
     """The caller must not delete the splits: the version may still appear."""
     log = a_table(store)
     base = log.snapshot()
-    failing = []
+    failing: list[Any] = []
 
     def before(operation: str, path: str) -> None:
         if failing and operation == "list":
@@ -537,7 +546,7 @@ def test_storage_that_fails_after_an_unknown_outcome_leaves_it_unknown(store):
         append(log, "mine.split", base=base)
 
 
-def test_refused_credentials_are_no_unknown_outcome(store):
+def test_refused_credentials_are_no_unknown_outcome(store: WatchedStore) -> None:
     log = a_table(store)
 
     def before(operation: str, path: str) -> None:
@@ -555,7 +564,9 @@ def test_refused_credentials_are_no_unknown_outcome(store):
     [Fault.ERROR_AFTER, Fault.DROP_AFTER, Fault.CONFLICT, Fault.BUSY, Fault.DROP_BEFORE],
     ids=lambda f: f.name,
 )
-def test_an_append_through_a_faulty_network_lands_exactly_once(moto_server, faulty_s3, make_store_url, fault):
+def test_an_append_through_a_faulty_network_lands_exactly_once(
+    moto_server: S3Server, faulty_s3: Proxy, make_store_url: StoreUrl, fault: Any
+) -> None:
     url, _ = make_store_url("s3")
     options = moto_server.options(faulty_s3.port)
     log = a_table(url, options)
@@ -571,7 +582,7 @@ def test_an_append_through_a_faulty_network_lands_exactly_once(moto_server, faul
 # --- what a draft carries --------------------------------------------------------------------------
 
 
-def test_times_grow_with_versions_though_clocks_go_backwards(tmp_path):
+def test_times_grow_with_versions_though_clocks_go_backwards(tmp_path: Path) -> None:
     clock = Clock(now=WHEN, step=-5000)
     log = a_table(str(tmp_path / "t"), clock=clock)
     for n in range(5):
@@ -583,7 +594,7 @@ def test_times_grow_with_versions_though_clocks_go_backwards(tmp_path):
         assert log.snapshot(timestamp=entry.timestamp).version == entry.version
 
 
-def test_a_commit_after_another_engines_is_later_than_its_file(tmp_path):
+def test_a_commit_after_another_engines_is_later_than_its_file(tmp_path: Path) -> None:
     table = made.generation_b(tmp_path / "t", 1)
     table.version(2, made.add("c.split"))
     modified = (table.log / version_file(2)).stat().st_mtime_ns // 1_000_000
@@ -591,7 +602,7 @@ def test_a_commit_after_another_engines_is_later_than_its_file(tmp_path):
     assert append(log, "d.split").timestamp == modified + 1
 
 
-def test_skips_and_batches_are_kept_and_a_removed_split_forgets_its_skip(tmp_path):
+def test_skips_and_batches_are_kept_and_a_removed_split_forgets_its_skip(tmp_path: Path) -> None:
     first, _ = two_logs(tmp_path)
     skips = tuple(MergeSkip(path=p, skip_timestamp=1, reason="bad") for p in ("a.split", "b.split"))
     first.commit(Draft(operation="MERGE SPLITS", skips=skips), first.snapshot())
@@ -600,7 +611,9 @@ def test_skips_and_batches_are_kept_and_a_removed_split_forgets_its_skip(tmp_pat
     assert set(first.snapshot().skips) == {"b.split"}
 
 
-def test_an_automatic_checkpoint_that_fails_does_not_fail_the_commit(store, caplog):
+def test_an_automatic_checkpoint_that_fails_does_not_fail_the_commit(
+    store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
     log = a_table(
         store, {"checkpoint.enabled": "true", "checkpoint.interval": "2", "state.retry.maxAttempts": "2"}
     )
@@ -628,7 +641,7 @@ def test_an_automatic_checkpoint_that_fails_does_not_fail_the_commit(store, capl
     assert log.snapshot().base.version == 6
 
 
-def test_a_state_is_written_every_so_many_versions(tmp_path):
+def test_a_state_is_written_every_so_many_versions(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"), {"checkpoint.enabled": "true", "checkpoint.interval": "3"})
     for n in range(7):
         append(log, f"{n}.split")
@@ -637,14 +650,14 @@ def test_a_state_is_written_every_so_many_versions(tmp_path):
 
 
 @pytest.mark.parametrize("options", [{"checkpoint.interval": "0"}, {"checkpoint.enabled": "false"}])
-def test_states_can_be_turned_off(tmp_path, options):
+def test_states_can_be_turned_off(tmp_path: Path, options: dict[str, Any]) -> None:
     log = a_table(str(tmp_path / "t"), {"checkpoint.enabled": "true", **options})
     for n in range(11):
         append(log, f"{n}.split")
     assert list((tmp_path / "t/_transaction_log").glob("state-v*")) == []
 
 
-def test_a_base_that_never_was_is_refused(tmp_path):
+def test_a_base_that_never_was_is_refused(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     stale = replace(log.snapshot(), version=41)
     with pytest.raises(
@@ -656,7 +669,7 @@ def test_a_base_that_never_was_is_refused(tmp_path):
 # --- truncation between the look and the creation --------------------------------------------------
 
 
-def truncating(store, others: int, *, times: int = 1):
+def truncating(store: WatchedStore, others: int, *, times: int = 1) -> None:
     """Let others commit and truncate the log just before our first attempts create their version."""
     other = a_log(str(store.url).removeprefix("file://"))
     left = [times]
@@ -673,7 +686,9 @@ def truncating(store, others: int, *, times: int = 1):
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_commit_that_a_truncation_overtakes_is_committed_after_it(store, tmp_path, times):
+def test_a_commit_that_a_truncation_overtakes_is_committed_after_it(
+    store: WatchedStore, tmp_path: Path, times: int
+) -> None:
     log = a_table(store)
     truncating(store, 3, times=times)
     (tmp_path / "t/mine.split").write_bytes(b"rows")
@@ -686,7 +701,7 @@ def test_a_commit_that_a_truncation_overtakes_is_committed_after_it(store, tmp_p
     assert len(paths_of(found)) == 1 + 3 * times
 
 
-def test_a_commit_that_a_truncation_overtakes_is_checked_again(store, tmp_path):
+def test_a_commit_that_a_truncation_overtakes_is_checked_again(store: WatchedStore, tmp_path: Path) -> None:
     log = a_table(store)
     append(log, "a.split")
     base = log.snapshot()
@@ -704,7 +719,7 @@ def test_a_commit_that_a_truncation_overtakes_is_checked_again(store, tmp_path):
         merge(log, ["a.split"], "merged.split", base)
 
 
-def test_a_commit_that_is_truncated_right_after_it_stands(store, tmp_path):
+def test_a_commit_that_is_truncated_right_after_it_stands(store: WatchedStore, tmp_path: Path) -> None:
     log = a_table(store)
     other = a_log(str(tmp_path / "t"))
 
@@ -727,11 +742,11 @@ class LazyStore(WatchedStore):
     def at(self, prefix: str) -> "LazyStore":
         return LazyStore(self._store.at(prefix), self.watch)
 
-    def list(self, prefix: str = "", *, after: str | None = None):
+    def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[Any]:
         yield from super().list(prefix, after=after)
 
 
-def test_a_commit_that_is_truncated_while_its_log_is_listed_stands(tmp_path):
+def test_a_commit_that_is_truncated_while_its_log_is_listed_stands(tmp_path: Path) -> None:
     """Neither the version before it nor the state after it is in such a listing."""
     invalidate()
     store = LazyStore(open_store(str(tmp_path / "t")))
@@ -759,7 +774,9 @@ def test_a_commit_that_is_truncated_while_its_log_is_listed_stands(tmp_path):
     assert sorted(paths_of(a_log(str(tmp_path / "t")).snapshot())) == ["first.split", "mine.split"]
 
 
-def test_a_commit_whose_splits_are_removed_and_truncated_at_once_is_acknowledged(store, tmp_path):
+def test_a_commit_whose_splits_are_removed_and_truncated_at_once_is_acknowledged(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     """The state that the truncation leaves names the commit among the last ones."""
     log = a_table(store)
     other = a_log(str(tmp_path / "t"))
@@ -778,8 +795,8 @@ def test_a_commit_whose_splits_are_removed_and_truncated_at_once_is_acknowledged
 
 
 def test_a_commit_that_the_disk_did_not_confirm_is_unknown_though_its_version_can_be_read(
-    tmp_path, monkeypatch
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = a_table(str(tmp_path / "t"))
     base = log.snapshot()
     real = os.fsync

@@ -19,6 +19,7 @@ from indextables.errors import (
 from indextables.log.conflict import Draft
 from indextables.log.format.actions import MergeSkip, Protocol
 from indextables.log.format.names import version_file
+from indextables.log.snapshot import Snapshot
 from indextables.log.snapshot_cache import invalidate
 from indextables.maintain.metadata_changes import restore
 from indextables.store import open_store
@@ -37,12 +38,12 @@ from tests.log_tables.watched import Watch, WatchedStore
 
 
 @pytest.fixture(autouse=True)
-def cold():
+def cold() -> None:
     invalidate()
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> WatchedStore:
     return WatchedStore(open_store(tmp_path / "t"))
 
 
@@ -51,7 +52,7 @@ def fresh(path: Path | str) -> list[str]:
     return paths_of(a_log(str(path)).snapshot())
 
 
-def test_a_commit_never_lands_in_a_table_made_anew(tmp_path):
+def test_a_commit_never_lands_in_a_table_made_anew(tmp_path: Path) -> None:
     where = tmp_path / "t"
     log = a_table(str(where))
     append(log, "a.split")
@@ -65,7 +66,9 @@ def test_a_commit_never_lands_in_a_table_made_anew(tmp_path):
     assert fresh(where) == ["other.split"]
 
 
-def test_a_table_made_anew_between_the_look_and_the_creation_loses_the_stray_version(store, tmp_path):
+def test_a_table_made_anew_between_the_look_and_the_creation_loses_the_stray_version(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     log = a_table(store)
     append(log, "a.split")
     base = log.snapshot()
@@ -82,7 +85,7 @@ def test_a_table_made_anew_between_the_look_and_the_creation_loses_the_stray_ver
     assert fresh(tmp_path / "t") == ["other.split"]
 
 
-def test_a_version_of_another_table_is_refused_by_readers(tmp_path):
+def test_a_version_of_another_table_is_refused_by_readers(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     append(log, "a.split")
     other = a_table(str(tmp_path / "o"))
@@ -103,7 +106,9 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("rows_first", [True, False])
-def test_a_change_of_metadata_conflicts_with_added_rows_in_both_orders(tmp_path, change, rows_first):
+def test_a_change_of_metadata_conflicts_with_added_rows_in_both_orders(
+    tmp_path: Path, change: Any, rows_first: bool
+) -> None:
     log = a_table(str(tmp_path / "t"))
     base = log.snapshot()
 
@@ -118,7 +123,9 @@ def test_a_change_of_metadata_conflicts_with_added_rows_in_both_orders(tmp_path,
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_of_metadata_conflicts_with_rows_whose_versions_were_cleaned_up(tmp_path, change):
+def test_a_change_of_metadata_conflicts_with_rows_whose_versions_were_cleaned_up(
+    tmp_path: Path, change: Any
+) -> None:
     log = a_table(str(tmp_path / "t"))
     base = log.snapshot()
     append(log, "a.split")
@@ -130,7 +137,9 @@ def test_a_change_of_metadata_conflicts_with_rows_whose_versions_were_cleaned_up
 
 
 @pytest.mark.parametrize("operation", ["checkpoint", "truncate", "clean"])
-def test_maintenance_of_a_table_that_asks_for_a_newer_writer_is_refused(tmp_path, operation):
+def test_maintenance_of_a_table_that_asks_for_a_newer_writer_is_refused(
+    tmp_path: Path, operation: str
+) -> None:
     log = a_table(str(tmp_path / "t"))
     append(log, "a.split")
     newer = Protocol(min_reader_version=4, min_writer_version=4, writer_features=["rowTracking"])
@@ -143,14 +152,14 @@ def test_maintenance_of_a_table_that_asks_for_a_newer_writer_is_refused(tmp_path
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
 
-def test_a_restore_conflicts_with_a_purge_that_was_committed_meanwhile(tmp_path):
+def test_a_restore_conflicts_with_a_purge_that_was_committed_meanwhile(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     append(log, "a.split")
     append(log, "b.split")
     (tmp_path / "t/a.split").write_bytes(b"rows")
     real = log.commit
 
-    def commit(draft, base):
+    def commit(draft: Any, base: Any) -> Snapshot:
         real(Draft(operation="PURGE", parameters={"before": "1", "retentionHours": "24"}), base)
         return real(draft, base)
 
@@ -161,7 +170,7 @@ def test_a_restore_conflicts_with_a_purge_that_was_committed_meanwhile(tmp_path)
         restore(log, version=2)
 
 
-def test_a_state_of_another_engine_at_the_base_is_the_same_version(tmp_path):
+def test_a_state_of_another_engine_at_the_base_is_the_same_version(tmp_path: Path) -> None:
     """A write planned from the version must find it again, though its state has no token."""
     table = made.HandMade(tmp_path / "t")
     log = a_table(str(tmp_path / "t"))
@@ -174,7 +183,7 @@ def test_a_state_of_another_engine_at_the_base_is_the_same_version(tmp_path):
     assert again.key == key
 
 
-def test_a_version_of_another_engine_at_a_new_state_stays_the_same_version(tmp_path):
+def test_a_version_of_another_engine_at_a_new_state_stays_the_same_version(tmp_path: Path) -> None:
     """A process that knows the table goes on from the new state; what it commits next must not conflict."""
     log = a_table(str(tmp_path / "t"))
     append(log, "a.split")
@@ -191,7 +200,7 @@ def test_a_version_of_another_engine_at_a_new_state_stays_the_same_version(tmp_p
 
 
 @pytest.mark.parametrize("form", ["json", "avro"])
-def test_a_copied_table_with_versions_of_another_engine_can_be_written(tmp_path, form):
+def test_a_copied_table_with_versions_of_another_engine_can_be_written(tmp_path: Path, form: str) -> None:
     log = a_table(str(tmp_path / "t"), {"state.format": form})
     append(log, "a.split")
     foreign = {"add": {"path": "f.split", "size": 5, "modificationTime": 1, "dataChange": True}}
@@ -205,7 +214,9 @@ def test_a_copied_table_with_versions_of_another_engine_can_be_written(tmp_path,
     assert append(a_log(str(tmp_path / "copy")), "b.split").version == 3
 
 
-def test_a_commit_whose_uploads_were_purged_is_refused_when_the_versions_since_are_gone(store, tmp_path):
+def test_a_commit_whose_uploads_were_purged_is_refused_when_the_versions_since_are_gone(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     """Whether one of the versions in between was a purge cannot be seen any more."""
     log = a_table(store)
     append(log, "a.split")
@@ -229,7 +240,9 @@ def test_a_commit_whose_uploads_were_purged_is_refused_when_the_versions_since_a
     assert sorted(after.files()["path"].to_pylist()) == ["b.split", "kept.split"]
 
 
-def test_a_split_that_was_removed_meanwhile_is_not_skipped_by_merges(store, tmp_path):
+def test_a_split_that_was_removed_meanwhile_is_not_skipped_by_merges(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     log = a_table(store)
     append(log, "a.split", "b.split")
     base = log.snapshot()

@@ -1,6 +1,7 @@
 """An error after the creation of a version leaves the outcome unknown, and it can be looked up."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from indextables.log.format.actions import Protocol
 from indextables.log.format.names import version_file
 from indextables.log.snapshot_cache import invalidate
 from indextables.store import Store, open_store
+from indextables.store.backend import ObjectInfo
 from tests.log_tables.build import (
     a_log,
     a_table,
@@ -31,12 +33,12 @@ from tests.log_tables.watched import Watch, WatchedStore
 
 
 @pytest.fixture(autouse=True)
-def cold():
+def cold() -> None:
     invalidate()
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> WatchedStore:
     return WatchedStore(open_store(tmp_path / "t"))
 
 
@@ -45,7 +47,7 @@ def fresh(path: Path | str) -> list[str]:
     return paths_of(a_log(str(path)).snapshot())
 
 
-def failing_after_create(store, error: Exception, version: int = 1):
+def failing_after_create(store: WatchedStore, error: Exception, version: int = 1) -> None:
     """The first call after a version was created fails, and so do those that follow."""
     created = []
 
@@ -66,7 +68,9 @@ def failing_after_create(store, error: Exception, version: int = 1):
     [StoreError("503"), CredentialsError("expired"), OSError(24, "Too many open files"), MemoryError()],
     ids=["503", "expired token", "too many files", "memory"],
 )
-def test_an_error_right_after_the_creation_leaves_the_outcome_unknown(store, tmp_path, error):
+def test_an_error_right_after_the_creation_leaves_the_outcome_unknown(
+    store: WatchedStore, tmp_path: Path, error: Any
+) -> None:
     log = a_table(store)
     failing_after_create(store, error)
     with pytest.raises(CommitUnknownError) as caught:
@@ -79,18 +83,20 @@ def test_an_error_right_after_the_creation_leaves_the_outcome_unknown(store, tmp
     assert (outcome.committed, outcome.version) == (True, 1)
 
 
-def test_the_splits_of_a_write_stay_when_reading_fails_after_its_commit(tmp_path, monkeypatch):
+def test_the_splits_of_a_write_stay_when_reading_fails_after_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     indextables.write(tmp_path / "t", [{"id": 1}])
     create, listing = Store.create, Store.list
     committed = []
 
-    def create_and_note(self, path, data):
+    def create_and_note(self: Any, path: Any, data: Any) -> bool:
         done = create(self, path, data)
         if path == version_file(2):
             committed.append(path)
         return done
 
-    def failing_list(self, prefix="", *, after=None):
+    def failing_list(self: Any, prefix: str = "", *, after: Any = None) -> Iterator[ObjectInfo]:
         if committed:
             raise StoreError("503 after all retries")
         return listing(self, prefix, after=after)
@@ -104,7 +110,7 @@ def test_the_splits_of_a_write_stay_when_reading_fails_after_its_commit(tmp_path
     assert sorted(indextables.open(tmp_path / "t").scan()["id"].to_pylist()) == [1, 2]
 
 
-def test_an_unknown_attempt_followed_by_a_refusal_is_unknown(store, tmp_path):
+def test_an_unknown_attempt_followed_by_a_refusal_is_unknown(store: WatchedStore, tmp_path: Path) -> None:
     """The first request is still on its way; it arrives after the second one was refused."""
     log = a_table(store)
     late: list[bytes] = []
@@ -126,7 +132,7 @@ def test_an_unknown_attempt_followed_by_a_refusal_is_unknown(store, tmp_path):
     assert real.exists(version_file(0))
 
 
-def test_a_lost_first_answer_and_a_lost_race_at_the_last_attempt_are_told_apart(tmp_path):
+def test_a_lost_first_answer_and_a_lost_race_at_the_last_attempt_are_told_apart(tmp_path: Path) -> None:
     """The file of the first attempt is there, with other bytes than the last attempt had."""
     store = WatchedStore(open_store(tmp_path / "t"))
     log = a_log(store, {"transaction.retry.maxAttempts": "2"})
@@ -145,7 +151,7 @@ def test_a_lost_first_answer_and_a_lost_race_at_the_last_attempt_are_told_apart(
     assert fresh(tmp_path / "t") == ["a.split"]
 
 
-def test_a_refused_commit_says_that_nothing_was_committed(store):
+def test_a_refused_commit_says_that_nothing_was_committed(store: WatchedStore) -> None:
     log = a_table(store)
 
     def before(operation: str, path: str) -> None:
@@ -158,7 +164,7 @@ def test_a_refused_commit_says_that_nothing_was_committed(store):
     assert caught.value.not_committed
 
 
-def test_the_outcome_of_a_commit_that_lost_its_number_is_known(tmp_path):
+def test_the_outcome_of_a_commit_that_lost_its_number_is_known(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     append(log, "a.split")
     assert log.commit_outcome("f" * 32, version=1).committed is False
@@ -174,7 +180,7 @@ def ids(path: Path) -> list[int]:
     return sorted(indextables.open(path).scan()["id"].to_pylist())
 
 
-def hiding(store, name: str, times: int) -> None:
+def hiding(store: WatchedStore, name: str, times: int) -> None:
     """The next listings do not show a file that is there: it was created while they ran."""
     left = [times]
 
@@ -188,7 +194,9 @@ def hiding(store, name: str, times: int) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_listing_that_shows_a_version_without_the_one_before_it_is_repeated(store, times):
+def test_a_listing_that_shows_a_version_without_the_one_before_it_is_repeated(
+    store: WatchedStore, times: int
+) -> None:
     log = a_table(store)
     append(log, "a.split")
     append(log, "b.split")
@@ -197,7 +205,7 @@ def test_a_listing_that_shows_a_version_without_the_one_before_it_is_repeated(st
     assert paths_of(a_log(store).snapshot()) == ["a.split", "b.split"]
 
 
-def test_a_commit_looks_again_when_a_listing_misses_a_version_in_between(store):
+def test_a_commit_looks_again_when_a_listing_misses_a_version_in_between(store: WatchedStore) -> None:
     log = a_table(store)
     base = log.snapshot()
     append(log, "a.split")
@@ -207,7 +215,9 @@ def test_a_commit_looks_again_when_a_listing_misses_a_version_in_between(store):
     assert log.commit(draft, base).version == 3, "no conflict: both versions in between are appends"
 
 
-def test_a_state_that_vanishes_while_a_commit_is_confirmed_leaves_no_doubt(store, tmp_path):
+def test_a_state_that_vanishes_while_a_commit_is_confirmed_leaves_no_doubt(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     log = a_table(store)
 
     def after(operation: str, path: str, answer: Any) -> Any:
@@ -222,7 +232,7 @@ def test_a_state_that_vanishes_while_a_commit_is_confirmed_leaves_no_doubt(store
     assert append(log, "a.split").version == 1
 
 
-def test_a_handle_that_checks_the_protocol_is_not_answered_from_one_that_does_not(tmp_path):
+def test_a_handle_that_checks_the_protocol_is_not_answered_from_one_that_does_not(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     append(log, "a.split")
     careless = a_log(str(tmp_path / "t"), {"protocol.checkEnabled": "false"})

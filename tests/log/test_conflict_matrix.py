@@ -23,6 +23,7 @@ from indextables.maintain.purge import purge
 from indextables.options import Options
 from indextables.store import Store, open_store
 from tests.log_tables.build import append, gone, metadata, paths_of, schema_string, split
+from tests.servers.fixtures import StoreUrl
 
 PAGE = Path(__file__).parents[2] / "PROTOCOL.md"
 OPTIONS = Options.parse({"checkpoint.enabled": "false"})
@@ -135,7 +136,7 @@ OPERATIONS = {
 REMOVES = {"overwrite", "overwrite partitions", "overwrite where", "delete", "merge", "restore", "drop"}
 
 
-def test_the_page_has_a_cell_for_every_pair():
+def test_the_page_has_a_cell_for_every_pair() -> None:
     assert MATRIX.keys() == {(before, then) for before in OPERATIONS for then in OPERATIONS}
     assert set(MATRIX.values()) == {"both", "conflict", "retry"}
 
@@ -198,7 +199,7 @@ def run_pair(store: Store, before: str, then: str) -> None:
 
 
 @pytest.fixture
-def stores(make_store_url) -> Callable[[str], Iterator[Store]]:
+def stores(make_store_url: StoreUrl) -> Callable[[str], Iterator[Store]]:
     def make(kind: str) -> Iterator[Store]:
         url, options = make_store_url(kind)
         root = open_store(url, Options.parse(options))
@@ -215,6 +216,8 @@ def stores(make_store_url) -> Callable[[str], Iterator[Store]]:
     "kind",
     ["local", pytest.param("s3", marks=pytest.mark.server), pytest.param("azure", marks=pytest.mark.server)],
 )
-def test_every_pair_of_operations_ends_as_the_page_says(stores, kind, before):
+def test_every_pair_of_operations_ends_as_the_page_says(
+    stores: Callable[[str], Iterator[Store]], kind: str, before: str
+) -> None:
     for then, store in zip(OPERATIONS, stores(kind), strict=False):
         run_pair(store, before, then)

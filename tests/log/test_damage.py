@@ -3,6 +3,8 @@
 import gzip
 import json
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +16,12 @@ from tests.log_tables.generations import HandMade
 
 
 @pytest.fixture(autouse=True)
-def cold():
+def cold() -> None:
     invalidate()
 
 
 @pytest.fixture
-def table(tmp_path):
+def table(tmp_path: Path) -> Path:
     """Two states and versions after them: 0..5, states at 2 and 4."""
     log = a_table(str(tmp_path / "t"))
     for version in range(1, 6):
@@ -29,19 +31,19 @@ def table(tmp_path):
     return tmp_path / "t/_transaction_log"
 
 
-def read(table) -> list[str]:
+def read(table: Any) -> list[str]:
     invalidate()
     return paths_of(a_log(str(table.parent)).snapshot())
 
 
-def without_older_files(table) -> None:
+def without_older_files(table: Any) -> None:
     """Only the newest state and what follows it stays, so that nothing else can answer."""
     shutil.rmtree(table / f"state-v{2:020d}", ignore_errors=True)
     for version in range(5):
         (table / f"{version:020d}.json").unlink(missing_ok=True)
 
 
-def refused(table, path, problem: str) -> None:
+def refused(table: Any, path: Any, problem: str) -> None:
     """Reading fails, names the file, says what to do; with the file restored it succeeds."""
     with pytest.raises(CorruptLogError, match=problem) as error:
         read(table)
@@ -49,7 +51,7 @@ def refused(table, path, problem: str) -> None:
     assert "restore the file" in str(error.value)
 
 
-def survived(table, path, data: bytes | None) -> None:
+def survived(table: Any, path: Any, data: bytes | None) -> None:
     """While older files can answer, damage costs a warning, not the answer; a checkpoint mends it."""
     before, good = read(table), path.read_bytes()
     if data is None:
@@ -61,14 +63,14 @@ def survived(table, path, data: bytes | None) -> None:
     path.write_bytes(good)
 
 
-def with_damage(table, path, data: bytes | None, problem: str) -> None:
+def with_damage(table: Path, path: Any, data: bytes | None, problem: str) -> None:
     """Older files answer, if they are there; without them the damage is named."""
     survived(table, path, data)
     without_older_files(table)
     refused_damage(table, path, data, problem)
 
 
-def refused_damage(table, path, data: bytes | None, problem: str) -> None:
+def refused_damage(table: Any, path: Any, data: bytes | None, problem: str) -> None:
     before, good = read(table), path.read_bytes()
     if data is None:
         path.unlink()
@@ -81,35 +83,35 @@ def refused_damage(table, path, data: bytes | None, problem: str) -> None:
     assert paths_of(a_log(str(table.parent)).snapshot()) == before
 
 
-def newest_state(table):
+def newest_state(table: Path) -> Any:
     return table / f"state-v{4:020d}/_manifest.avro"
 
 
-def manifests(table):
+def manifests(table: Path) -> list[Any]:
     return sorted((table / "manifests").iterdir())
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_missing_manifest_is_named(table, number):
+def test_a_missing_manifest_is_named(table: Path, number: int) -> None:
     with_damage(table, manifests(table)[number], None, "the manifest is missing")
 
 
 @pytest.mark.parametrize("keep", [0, 3, 100, 0.5, -1, -16])
-def test_a_manifest_cut_anywhere_is_refused(table, keep):
+def test_a_manifest_cut_anywhere_is_refused(table: Path, keep: float) -> None:
     path = manifests(table)[0]
     data = path.read_bytes()
     cut = int(len(data) * keep) if isinstance(keep, float) else keep
     with_damage(table, path, data[:cut], "cannot be read")
 
 
-def test_a_manifest_with_a_flipped_bit_is_refused(table):
+def test_a_manifest_with_a_flipped_bit_is_refused(table: Path) -> None:
     path = manifests(table)[0]
     data = bytearray(path.read_bytes())
     data[-40] ^= 1
     with_damage(table, path, bytes(data), "cannot be read")
 
 
-def test_a_manifest_in_place_of_another_is_refused(table):
+def test_a_manifest_in_place_of_another_is_refused(table: Path) -> None:
     """Its entries are others than the state counts."""
     first, second = manifests(table)
     one = made.container(made.ENTRY_05, [made.entry("other.split")], "null")
@@ -118,24 +120,24 @@ def test_a_manifest_in_place_of_another_is_refused(table):
 
 
 @pytest.mark.parametrize("keep", [0, 4, 200, 0.5, -1])
-def test_a_state_cut_anywhere_is_refused(table, keep):
+def test_a_state_cut_anywhere_is_refused(table: Path, keep: float) -> None:
     data = newest_state(table).read_bytes()
     cut = int(len(data) * keep) if isinstance(keep, float) else keep
     with_damage(table, newest_state(table), data[:cut], "state")
 
 
-def test_a_state_of_another_version_is_refused(table):
+def test_a_state_of_another_version_is_refused(table: Path) -> None:
     other = (table / f"state-v{2:020d}/_manifest.avro").read_bytes()
     with_damage(table, newest_state(table), other, "state of version 2, not 4")
 
 
-def test_a_missing_state_is_replaced_by_replay(table):
+def test_a_missing_state_is_replaced_by_replay(table: Path) -> None:
     before = read(table)
     shutil.rmtree(newest_state(table).parent)
     assert read(table) == before
 
 
-def test_a_missing_state_that_nothing_replaces_is_an_error_that_names_the_first_gap(table):
+def test_a_missing_state_that_nothing_replaces_is_an_error_that_names_the_first_gap(table: Path) -> None:
     shutil.rmtree(newest_state(table).parent)
     (table / f"{3:020d}.json").unlink()
     with pytest.raises(CorruptLogError, match="version 3 is missing, so version 5 cannot be read") as error:
@@ -143,7 +145,7 @@ def test_a_missing_state_that_nothing_replaces_is_an_error_that_names_the_first_
     assert f"{3:020d}.json" in str(error.value)
 
 
-def test_a_missing_version_in_the_middle_is_an_error_not_a_shorter_table(table):
+def test_a_missing_version_in_the_middle_is_an_error_not_a_shorter_table(table: Path) -> None:
     append(a_log(str(table.parent)), "6.split")
     refused_damage(table, table / f"{5:020d}.json", None, "version 5 is missing")
 
@@ -162,11 +164,11 @@ def test_a_missing_version_in_the_middle_is_an_error_not_a_shorter_table(table):
     ],
     ids=["empty", "brace", "cut", "type", "no path", "cut gzip", "bad gzip", "binary"],
 )
-def test_a_damaged_version_is_refused_with_its_name(table, data, problem):
+def test_a_damaged_version_is_refused_with_its_name(table: Path, data: Any, problem: str) -> None:
     refused_damage(table, table / f"{5:020d}.json", data, problem)
 
 
-def test_damage_below_the_newest_state_hurts_only_those_who_need_it(table):
+def test_damage_below_the_newest_state_hurts_only_those_who_need_it(table: Path) -> None:
     before = read(table)
     (table / f"{1:020d}.json").write_bytes(b"{")
     assert read(table) == before
@@ -187,7 +189,9 @@ def test_damage_below_the_newest_state_hurts_only_those_who_need_it(table):
     ],
 )
 @pytest.mark.parametrize("form", ["avro", "json"])
-def test_impossible_numbers_in_a_state_are_refused(tmp_path, changes, problem, form):
+def test_impossible_numbers_in_a_state_are_refused(
+    tmp_path: Path, changes: dict[str, Any], problem: str, form: str
+) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(), made.metadata())
     table.state(
@@ -197,7 +201,7 @@ def test_impossible_numbers_in_a_state_are_refused(tmp_path, changes, problem, f
         a_log(str(tmp_path / "t")).snapshot()
 
 
-def test_a_manifest_outside_the_log_is_refused(tmp_path):
+def test_a_manifest_outside_the_log_is_refused(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(), made.metadata())
     info = table.manifest("manifests/manifest-1.avro", [made.entry("a.split")])
@@ -207,7 +211,7 @@ def test_a_manifest_outside_the_log_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("part", [1, 2])
-def test_a_missing_or_damaged_part_of_a_json_checkpoint_is_named(tmp_path, part):
+def test_a_missing_or_damaged_part_of_a_json_checkpoint_is_named(tmp_path: Path, part: int) -> None:
     table = made.generation_j(tmp_path / "t", parts=True)
     path = table.log / f"{10:020d}.checkpoint.abc123def456.{part:05d}.json"
     for version in range(10):
@@ -216,7 +220,7 @@ def test_a_missing_or_damaged_part_of_a_json_checkpoint_is_named(tmp_path, part)
     refused_damage(table.log, path, path.read_bytes()[:-9], "cut short|gzip")
 
 
-def test_a_json_checkpoint_that_lists_parts_of_another_version_is_refused(tmp_path):
+def test_a_json_checkpoint_that_lists_parts_of_another_version_is_refused(tmp_path: Path) -> None:
     table = made.generation_j(tmp_path / "t", parts=True)
     path = table.log / f"{10:020d}.checkpoint.json"
     listed = json.loads(path.read_text())
@@ -227,7 +231,7 @@ def test_a_json_checkpoint_that_lists_parts_of_another_version_is_refused(tmp_pa
     refused_damage(table.log, path, json.dumps({**listed, "parts": []}).encode(), "empty")
 
 
-def test_a_damaged_header_entry_of_ours_is_refused(tmp_path):
+def test_a_damaged_header_entry_of_ours_is_refused(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     append(log, "a.split")
     log.checkpoint()

@@ -1,10 +1,12 @@
 """Partition values that the original escaped in its log are those of the rows again."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import indextables.log.format.files as under_test
+from indextables.log.format.actions import Add
 from indextables.log.format.files import from_adds
 from indextables.log.snapshot_cache import invalidate
 from indextables.predicate import parse_condition
@@ -16,7 +18,7 @@ ROW_WRITER = "part-00000-69-dcc234c8-ba02-4079-88e0-6cb1178e7f1d.split"
 ARROW_WRITER = "part-dcc234c8-ba02-4079-88e0-6cb1178e7f1d.split"
 
 
-def value_of(*adds):
+def value_of(*adds: Add) -> list[Any]:
     files = under_test.with_unescaped_partitions(from_adds(adds, version=1, timestamp=1))
     return [dict(entry) for entry in files["partitionValues"].to_pylist()]
 
@@ -24,13 +26,13 @@ def value_of(*adds):
 @pytest.mark.parametrize(
     "value", ["a b", "a/b", 'q"<x>|y', "c:\\d", "what?*", "50%", "x=y", "größe", "%2", "%zz"]
 )
-def test_what_the_original_escaped_is_read_as_it_was(value):
+def test_what_the_original_escaped_is_read_as_it_was(value: str) -> None:
     escaped = "".join(f"%{ord(c):02X}" if c in '/\\:*?"<>| ' else c for c in value)
     add = split(f"region=x/{ROW_WRITER}", partition_values={"region": escaped, "day": None})
     assert value_of(add) == [{"region": value, "day": None}]
 
 
-def test_statistics_tell_a_value_that_only_looks_escaped():
+def test_statistics_tell_a_value_that_only_looks_escaped() -> None:
     said: dict[str, Any] = {"partition_values": {"region": "a%20b"}}
     literal = split("x.split", min_values={"region": "a%20b"}, max_values={"region": "a%20b"}, **said)
     escaped = split("y.split", min_values={"region": "a b"}, max_values={"region": "a b"}, **said)
@@ -41,13 +43,13 @@ def test_statistics_tell_a_value_that_only_looks_escaped():
     ]
 
 
-def test_writers_that_escape_nothing_are_taken_at_their_word():
+def test_writers_that_escape_nothing_are_taken_at_their_word() -> None:
     said: dict[str, Any] = {"partition_values": {"region": "a%20b"}}
     ours = split(f"region=x/{ROW_WRITER}", split_tags=["parquet"], **said)
     assert value_of(ours, split(f"region=x/{ARROW_WRITER}", **said)) == [{"region": "a%20b"}] * 2
 
 
-def test_states_of_ours_hold_the_values_of_the_rows(tmp_path):
+def test_states_of_ours_hold_the_values_of_the_rows(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"), columns={"id": "long", "region": "string"}, partition_by=["region"])
     append(log, split(f"region=a%20b/{ROW_WRITER}", partition_values={"region": "a%20b"}))
     log.checkpoint()
@@ -67,7 +69,9 @@ def test_states_of_ours_hold_the_values_of_the_rows(tmp_path):
         ({"min": "a!x", "max": "a5"}, "a x", 1),
     ],
 )
-def test_bounds_of_escaped_values_skip_no_manifest_that_holds_the_value(tmp_path, bounds, wanted, found):
+def test_bounds_of_escaped_values_skip_no_manifest_that_holds_the_value(
+    tmp_path: Path, bounds: dict[str, Any], wanted: str, found: int
+) -> None:
     table = HandMade(tmp_path / "t")
     escaped = wanted.replace(" ", "%20")
     entry = made.entry("a.split", partitionValues={"region": escaped})

@@ -1,5 +1,7 @@
 """The files of a table as Arrow: from and to actions, and any generation's columns to ours."""
 
+from typing import Any
+
 import msgspec
 import pyarrow as pa
 import pytest
@@ -29,12 +31,12 @@ def test_arrow_and_avro_have_every_field_of_an_add() -> None:
 
 
 @given(st.lists(adds, max_size=5))
-def test_any_adds_survive_a_round_trip(actions) -> None:
+def test_any_adds_survive_a_round_trip(actions: Any) -> None:
     assert to_adds(from_adds(actions, version=3, timestamp=WHEN)) == actions
 
 
 @given(st.lists(adds, min_size=3, max_size=6), st.integers(0, 2), st.integers(0, 3))
-def test_slices_and_chunks_keep_their_rows(actions, start, length) -> None:
+def test_slices_and_chunks_keep_their_rows(actions: Any, start: Any, length: Any) -> None:
     whole = from_adds(actions, version=3, timestamp=WHEN)
     chunked = pa.concat_tables([whole.slice(0, 2), whole.slice(2)])
     assert to_adds(chunked) == actions
@@ -139,6 +141,6 @@ def test_null_maps_that_hide_values_are_null() -> None:
         (pa.table({"path": ["p"], "minValues": ["x"]}), "field minValues is string"),
     ],
 )
-def test_entries_that_cannot_be_understood_are_refused(files, problem) -> None:
+def test_entries_that_cannot_be_understood_are_refused(files: Any, problem: str) -> None:
     with pytest.raises(LogError, match=problem):
         conform(files)

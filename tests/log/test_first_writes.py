@@ -3,7 +3,9 @@
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from indextables.errors import (
 )
 from indextables.ingest import Mode, SplitUploads, finish_write, plan_write
 from indextables.ingest.target import as_reader
+from indextables.log.snapshot import Snapshot
 from indextables.log.snapshot_cache import invalidate
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.purge import purge
@@ -29,7 +32,7 @@ from tests.log_tables.build import (
 
 
 @pytest.fixture(autouse=True)
-def cold():
+def cold() -> None:
     invalidate()
 
 
@@ -38,7 +41,9 @@ def fresh(path: Path | str) -> list[str]:
     return paths_of(a_log(str(path)).snapshot())
 
 
-def planned_write(path: Path, rows: list[dict], mode: Mode, options: dict[str, str] | None = None):
+def planned_write(
+    path: Path, rows: list[dict[str, Any]], mode: Mode, options: dict[str, str] | None = None
+) -> Callable[..., tuple[Snapshot, bool]]:
     """A write whose splits are uploaded and that is not committed yet."""
     checked = Options.parse(options)
     log = TransactionLog(open_store(path, checked), checked, engine="test")
@@ -58,7 +63,9 @@ def ids(path: Path) -> list[int]:
     ("mode", "expected"),
     [(Mode.APPEND, [1, 2]), (Mode.OVERWRITE, [2]), (Mode.IGNORE, [1]), (Mode.ERROR, [1])],
 )
-def test_a_first_write_that_finds_another_ones_table_does_what_its_mode_says(tmp_path, mode, expected):
+def test_a_first_write_that_finds_another_ones_table_does_what_its_mode_says(
+    tmp_path: Path, mode: Any, expected: list[int]
+) -> None:
     first = planned_write(tmp_path / "t", [{"id": 1}], mode)
     second = planned_write(tmp_path / "t", [{"id": 2}], mode)
     first()
@@ -74,7 +81,9 @@ def test_a_first_write_that_finds_another_ones_table_does_what_its_mode_says(tmp
     assert len(kept) == (2 if mode in (Mode.APPEND, Mode.OVERWRITE) else 1)
 
 
-def test_a_first_write_with_other_indexing_than_the_table_that_was_made_meanwhile_fails(tmp_path):
+def test_a_first_write_with_other_indexing_than_the_table_that_was_made_meanwhile_fails(
+    tmp_path: Path,
+) -> None:
     first = planned_write(tmp_path / "t", [{"id": 1, "m": "a b"}], Mode.APPEND)
     second = planned_write(
         tmp_path / "t", [{"id": 2, "m": "a b"}], Mode.APPEND, {"indexing.typemap.m": "text"}
@@ -86,7 +95,7 @@ def test_a_first_write_with_other_indexing_than_the_table_that_was_made_meanwhil
     assert len(list((tmp_path / "t").glob("*.split"))) == 1
 
 
-def test_a_first_write_whose_uploads_went_with_the_folder_is_refused(tmp_path):
+def test_a_first_write_whose_uploads_went_with_the_folder_is_refused(tmp_path: Path) -> None:
     first = planned_write(tmp_path / "t", [{"id": 1}], Mode.APPEND)
     shutil.rmtree(tmp_path / "t")
     indextables.write(tmp_path / "t", [{"id": 2}])
@@ -95,12 +104,14 @@ def test_a_first_write_whose_uploads_went_with_the_folder_is_refused(tmp_path):
     assert ids(tmp_path / "t") == [2]
 
 
-def test_who_creates_the_table_does_not_overlook_what_others_wrote_into_it_since(tmp_path, monkeypatch):
+def test_who_creates_the_table_does_not_overlook_what_others_wrote_into_it_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two overwrites that both found no table: the creator's own must not stand beside a later one."""
     first = planned_write(tmp_path / "t", [{"id": 1}], Mode.OVERWRITE)
     create = TransactionLog.create
 
-    def create_and_lose_time(self, *arguments, **more):
+    def create_and_lose_time(self: Any, *arguments: Any, **more: Any) -> Snapshot:
         done = create(self, *arguments, **more)
         monkeypatch.undo()
         planned_write(tmp_path / "t", [{"id": 2}], Mode.OVERWRITE)()
@@ -112,10 +123,12 @@ def test_who_creates_the_table_does_not_overlook_what_others_wrote_into_it_since
     assert ids(tmp_path / "t") == [2]
 
 
-def test_a_first_write_whose_table_may_or_may_not_exist_says_that_no_rows_were_written(tmp_path, monkeypatch):
+def test_a_first_write_whose_table_may_or_may_not_exist_says_that_no_rows_were_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write = planned_write(tmp_path / "t", [{"id": 1}], Mode.APPEND)
 
-    def create(self, path, data):
+    def create(self: Any, path: Any, data: Any) -> None:
         raise OutcomeUnknownError(self.url, "timed out")
 
     monkeypatch.setattr(Store, "create", create)
@@ -139,11 +152,13 @@ def lost_log(path: Path) -> None:
     invalidate()
 
 
-def test_a_purge_in_the_middle_of_a_repair_deletes_nothing(tmp_path, monkeypatch):
+def test_a_purge_in_the_middle_of_a_repair_deletes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lost_log(tmp_path / "t")
     commit = TransactionLog.commit
 
-    def commit_after_a_purge(self, draft, base):
+    def commit_after_a_purge(self: Any, draft: Any, base: Any) -> Snapshot:
         monkeypatch.undo()
         log = TransactionLog(open_store(tmp_path / "t"), Options(), engine="test")
         assert purge(log, Options()).orphans_deleted == 0
@@ -154,10 +169,12 @@ def test_a_purge_in_the_middle_of_a_repair_deletes_nothing(tmp_path, monkeypatch
     assert ids(tmp_path / "t") == [0, 1]
 
 
-def test_a_repair_that_was_stopped_between_its_versions_is_finished_by_the_next(tmp_path, monkeypatch):
+def test_a_repair_that_was_stopped_between_its_versions_is_finished_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lost_log(tmp_path / "t")
 
-    def stop(self, draft, base):
+    def stop(self: Any, draft: Any, base: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(TransactionLog, "commit", stop)

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,14 +20,14 @@ ARROW = {"int32": "integer", "string": "string", "double": "double", "int64": "l
 
 
 @pytest.fixture(params=sorted(EXPECTED))
-def table(request, tmp_path):
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """A copy of one table, and what a correct reader finds there."""
     invalidate()
     shutil.copytree(ORIGINAL / request.param, tmp_path / "t")
     return tmp_path / "t", EXPECTED[request.param]
 
 
-def check(path: Path, expected: dict) -> None:
+def check(path: Path, expected: dict[str, Any]) -> None:
     invalidate()
     found = indextables.open(path)
     assert found.version == expected["version"]
@@ -37,11 +38,11 @@ def check(path: Path, expected: dict) -> None:
     assert list(found.partition_columns) == expected["partition_columns"]
 
 
-def test_version_files_schema_and_counts_are_as_expected(table):
+def test_version_files_schema_and_counts_are_as_expected(table: Any) -> None:
     check(*table)
 
 
-def test_one_more_append_of_ours_adds_one_split(table):
+def test_one_more_append_of_ours_adds_one_split(table: Any) -> None:
     path, expected = table
     log = a_log(str(path))
     values = dict.fromkeys(expected["partition_columns"], "2030-01-01")
@@ -65,7 +66,7 @@ def test_one_more_append_of_ours_adds_one_split(table):
      b'{"version":99999999999999999999999,"size":1}', b'{"a":' * 5000, b"\xff\xfe\x00"],
     ids=["absent", "empty", "garbage", "cut", "types", "list", "negative", "huge", "deep", "binary"],
 )  # fmt: skip
-def test_a_missing_or_damaged_pointer_changes_nothing(table, pointer):
+def test_a_missing_or_damaged_pointer_changes_nothing(table: Any, pointer: bytes | None) -> None:
     path, expected = table
     target = path / "_transaction_log/_last_checkpoint"
     target.unlink()
@@ -74,7 +75,7 @@ def test_a_missing_or_damaged_pointer_changes_nothing(table, pointer):
     check(path, expected)
 
 
-def test_a_stale_pointer_changes_nothing(table):
+def test_a_stale_pointer_changes_nothing(table: Any) -> None:
     path, expected = table
     target = path / "_transaction_log/_last_checkpoint"
     facts = json.loads(target.read_text())
@@ -86,7 +87,7 @@ def test_a_stale_pointer_changes_nothing(table):
         check(path, expected)
 
 
-def test_every_earlier_version_is_a_prefix_of_the_history(table):
+def test_every_earlier_version_is_a_prefix_of_the_history(table: Any) -> None:
     path, expected = table
     log = a_log(str(path))
     assert log.snapshot(version=0).num_files == 0
@@ -98,7 +99,7 @@ def test_every_earlier_version_is_a_prefix_of_the_history(table):
     assert before == set(expected["live_files"])
 
 
-def test_changes_from_nothing_are_all_files(table):
+def test_changes_from_nothing_are_all_files(table: Any) -> None:
     path, expected = table
     changes = a_log(str(path)).changes(since=0)
     assert sorted(changes.added["path"].to_pylist()) == sorted(expected["live_files"])

@@ -3,14 +3,18 @@
 import os
 import shutil
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import indextables
 from indextables.errors import OptionError, TableNotFoundError, VersionNotFoundError
 from indextables.log.format.names import Listing
+from indextables.log.history import Changes
 from indextables.log.segment import earliest, reachable
 from indextables.log.snapshot_cache import invalidate
+from indextables.log.transaction_log import TransactionLog
 from indextables.store import ObjectInfo
 from tests.log_tables import generations as made
 from tests.log_tables.build import (
@@ -27,12 +31,12 @@ from tests.log_tables.build import (
 
 
 @pytest.fixture(autouse=True)
-def cold():
+def cold() -> None:
     invalidate()
 
 
 @pytest.fixture
-def log(tmp_path):
+def log(tmp_path: Path) -> TransactionLog:
     """Versions 0 to 4: made, two appends, an overwrite, a merge; a second apart."""
     log = a_table(str(tmp_path / "t"), clock=Clock(now=1_700_000_000_000, step=1000))
     append(log, "a.split", "b.split", parameters={"mode": "append"}, user_metadata="first")
@@ -55,7 +59,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("states", [(), (2,), (1, 3), (4,)])
-def test_every_version_is_read_with_and_without_states(tmp_path, states):
+def test_every_version_is_read_with_and_without_states(tmp_path: Path, states: Any) -> None:
     log = a_table(str(tmp_path / "t"))
     steps = [
         lambda: append(log, "a.split", "b.split"),
@@ -74,14 +78,14 @@ def test_every_version_is_read_with_and_without_states(tmp_path, states):
             assert paths_of(snapshot) == expected
 
 
-def test_a_version_that_never_was_names_the_range(log):
+def test_a_version_that_never_was_names_the_range(log: TransactionLog) -> None:
     for version in (-1, 5, 99):
         with pytest.raises(VersionNotFoundError, match="versions 0 to 4 can be read") as missing:
             log.snapshot(version=version)
         assert (missing.value.earliest, missing.value.latest) == (0, 4)
 
 
-def test_after_truncation_only_the_newest_version_is_reached(log):
+def test_after_truncation_only_the_newest_version_is_reached(log: TransactionLog) -> None:
     log.truncate()
     assert paths_of(log.snapshot(version=4)) == ["f.split"]
     for version in range(4):
@@ -91,7 +95,7 @@ def test_after_truncation_only_the_newest_version_is_reached(log):
         log.snapshot(timestamp=0)
 
 
-def test_a_time_finds_the_newest_version_of_that_time(log):
+def test_a_time_finds_the_newest_version_of_that_time(log: TransactionLog) -> None:
     times = {entry.version: entry.timestamp for entry in log.history()}
     for version in range(5):
         assert log.snapshot(timestamp=times[version]).version == version
@@ -104,7 +108,7 @@ def test_a_time_finds_the_newest_version_of_that_time(log):
 
 
 @pytest.mark.parametrize("truncate", [False, True])
-def test_times_are_those_of_commits_not_of_files(log, tmp_path, truncate):
+def test_times_are_those_of_commits_not_of_files(log: TransactionLog, tmp_path: Path, truncate: bool) -> None:
     """Files get new times when a table is copied; ours say their own."""
     times = {entry.version: entry.timestamp for entry in log.history()}
     log.checkpoint()
@@ -117,7 +121,7 @@ def test_times_are_those_of_commits_not_of_files(log, tmp_path, truncate):
         assert copied.snapshot(timestamp=times[2]).version == 2
 
 
-def test_versions_of_other_engines_have_the_times_of_their_files(tmp_path):
+def test_versions_of_other_engines_have_the_times_of_their_files(tmp_path: Path) -> None:
     table = made.generation_b(tmp_path / "t", 3)
     for version in range(4):
         moment = 1_600_000_000 + version * 60
@@ -127,7 +131,7 @@ def test_versions_of_other_engines_have_the_times_of_their_files(tmp_path):
     assert log.snapshot(timestamp=1_600_000_120_000).version == 2
 
 
-def test_states_without_version_files_have_their_own_times(tmp_path):
+def test_states_without_version_files_have_their_own_times(tmp_path: Path) -> None:
     made.generation_a(tmp_path / "t", 3)
     log = a_log(str(tmp_path / "t"))
     os.utime(tmp_path / f"t/_transaction_log/{0:020d}.json", (1_600_000_000, 1_600_000_000))
@@ -136,7 +140,7 @@ def test_states_without_version_files_have_their_own_times(tmp_path):
     assert log.snapshot(timestamp=made.WHEN + 3_000).version == 3
 
 
-def test_the_range_that_is_named_has_no_holes(tmp_path):
+def test_the_range_that_is_named_has_no_holes(tmp_path: Path) -> None:
     """States that outlive their version files can be read, but what lies between them cannot."""
     table = made.generation_a(tmp_path / "t", 6)
     shutil.rmtree(table.log / f"state-v{3:020d}")
@@ -149,7 +153,7 @@ def test_the_range_that_is_named_has_no_holes(tmp_path):
 # --- the door --------------------------------------------------------------------------------------
 
 
-def test_a_table_is_opened_at_a_version_or_a_time(log, tmp_path):
+def test_a_table_is_opened_at_a_version_or_a_time(log: TransactionLog, tmp_path: Path) -> None:
     path = tmp_path / "t"
     assert indextables.open(path).version == 4
     assert indextables.open(path, version=1).files()["path"].to_pylist() == ["a.split", "b.split"]
@@ -160,7 +164,7 @@ def test_a_table_is_opened_at_a_version_or_a_time(log, tmp_path):
 
 
 @pytest.mark.parametrize("millisecond", range(0, 1000, 7))
-def test_a_time_is_taken_to_the_millisecond(tmp_path, millisecond):
+def test_a_time_is_taken_to_the_millisecond(tmp_path: Path, millisecond: int) -> None:
     """Floating-point seconds lose some of them."""
     moment = datetime(2031, 7, 9, 11, 13, 17, millisecond * 1000, tzinfo=UTC)
     clock = Clock(now=int(moment.replace(microsecond=0).timestamp()) * 1000 + millisecond, step=0)
@@ -169,20 +173,20 @@ def test_a_time_is_taken_to_the_millisecond(tmp_path, millisecond):
     assert indextables.open(f"memory://exact-{millisecond}/t", timestamp=elsewhere).version == 0
 
 
-def test_a_time_without_a_zone_is_utc(log, tmp_path):
+def test_a_time_without_a_zone_is_utc(log: TransactionLog, tmp_path: Path) -> None:
     moment = datetime.fromtimestamp(log.history()[2].timestamp / 1000, UTC).replace(tzinfo=None)
     assert indextables.open(tmp_path / "t", timestamp=moment).version == 2
     assert indextables.open(tmp_path / "t", timestamp=moment.isoformat()).version == 2
 
 
-def test_bad_times_and_both_at_once_are_refused(log, tmp_path):
+def test_bad_times_and_both_at_once_are_refused(log: TransactionLog, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="not both"):
         indextables.open(tmp_path / "t", version=1, timestamp="2024-01-01")
     with pytest.raises(OptionError, match="'yesterday' is not a date and time"):
         indextables.open(tmp_path / "t", timestamp="yesterday")
 
 
-def test_where_there_is_no_table_the_error_says_so(tmp_path):
+def test_where_there_is_no_table_the_error_says_so(tmp_path: Path) -> None:
     (tmp_path / "empty/_transaction_log").mkdir(parents=True)
     for path in (tmp_path / "nowhere", tmp_path / "empty"):
         with pytest.raises(TableNotFoundError, match="no table at"):
@@ -200,7 +204,9 @@ def test_where_there_is_no_table_the_error_says_so(tmp_path):
                 question()
 
 
-def test_an_open_table_stays_at_its_version_until_it_is_refreshed(log, tmp_path):
+def test_an_open_table_stays_at_its_version_until_it_is_refreshed(
+    log: TransactionLog, tmp_path: Path
+) -> None:
     table = indextables.open(tmp_path / "t")
     append(log, "g.split")
     assert (table.version, table.files().num_rows) == (4, 1)
@@ -211,7 +217,7 @@ def test_an_open_table_stays_at_its_version_until_it_is_refreshed(log, tmp_path)
 # --- history ---------------------------------------------------------------------------------------
 
 
-def test_history_tells_newest_first_what_was_done(log, tmp_path):
+def test_history_tells_newest_first_what_was_done(log: TransactionLog, tmp_path: Path) -> None:
     entries = log.history()
     assert [e.version for e in entries] == [4, 3, 2, 1, 0]
     assert [e.operation for e in entries] == ["MERGE SPLITS", "OVERWRITE", "WRITE", "WRITE", "CREATE TABLE"]
@@ -227,7 +233,7 @@ def test_history_tells_newest_first_what_was_done(log, tmp_path):
     assert table["engine"].to_pylist() == ["test"]
 
 
-def test_history_shows_what_versions_of_other_engines_did(tmp_path):
+def test_history_shows_what_versions_of_other_engines_did(tmp_path: Path) -> None:
     table = made.generation_b(tmp_path / "t", 1)
     table.version(2, made.remove("part-1.split"), made.add("x.split"))
     table.version(3, made.remove("x.split", dataChange=False), made.add("y.split", dataChange=False))
@@ -237,7 +243,7 @@ def test_history_shows_what_versions_of_other_engines_did(tmp_path):
     assert operations == ["UNKNOWN", "DELETE", "MERGE SPLITS", "OVERWRITE", "WRITE", "CREATE TABLE"]
 
 
-def test_history_goes_as_far_back_as_files_do(log):
+def test_history_goes_as_far_back_as_files_do(log: TransactionLog) -> None:
     log.truncate()
     assert [(e.version, e.operation) for e in log.history()] == [(4, "MERGE SPLITS")]
 
@@ -245,11 +251,11 @@ def test_history_goes_as_far_back_as_files_do(log):
 # --- changes ---------------------------------------------------------------------------------------
 
 
-def changed(changes) -> tuple[list[str], list[str]]:
+def changed(changes: Changes) -> tuple[list[str], list[str]]:
     return sorted(changes.added["path"].to_pylist()), sorted(changes.removed.to_pylist())
 
 
-def test_changes_are_net(log):
+def test_changes_are_net(log: TransactionLog) -> None:
     assert changed(log.changes(since=0)) == (["f.split"], [])
     assert changed(log.changes(since=1)) == (["f.split"], ["a.split", "b.split"])
     assert changed(log.changes(since=2)) == (["f.split"], ["a.split", "b.split", "c.split"])
@@ -259,7 +265,7 @@ def test_changes_are_net(log):
     assert (log.changes(since=2).since, log.changes(since=2).version) == (2, 4)
 
 
-def test_changes_since_a_time(log):
+def test_changes_since_a_time(log: TransactionLog) -> None:
     times = {entry.version: entry.timestamp for entry in log.history()}
     assert changed(log.changes(since_timestamp=times[3])) == (["f.split"], ["d.split", "e.split"])
     assert changed(log.changes(since_timestamp=times[4] + 5)) == ([], [])
@@ -268,13 +274,13 @@ def test_changes_since_a_time(log):
         log.changes(since_timestamp=times[0] - 1)
 
 
-def test_changes_need_exactly_one_start(log):
+def test_changes_need_exactly_one_start(log: TransactionLog) -> None:
     for wrong in ({}, {"since": 1, "since_timestamp": 5}):
         with pytest.raises(OptionError, match="give one of them"):
             log.changes(**wrong)
 
 
-def test_a_merge_shows_by_its_flag(log):
+def test_a_merge_shows_by_its_flag(log: TransactionLog) -> None:
     changes = log.changes(since=3)
     assert changes.added["dataChange"].to_pylist() == [False]
     append(log, "g.split")
@@ -284,14 +290,14 @@ def test_a_merge_shows_by_its_flag(log):
     assert flags == {"f.split": False, "g.split": True}
 
 
-def test_changes_after_compaction_read_the_versions_not_the_states(log):
+def test_changes_after_compaction_read_the_versions_not_the_states(log: TransactionLog) -> None:
     before = changed(log.changes(since=2))
     log.checkpoint()
     invalidate()
     assert changed(log.changes(since=2)) == before
 
 
-def test_changes_after_cleaning_compare_the_two_lists(tmp_path):
+def test_changes_after_cleaning_compare_the_two_lists(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     append(log, "a.split", "b.split")
     append(log, "c.split")
@@ -311,13 +317,13 @@ def test_changes_after_cleaning_compare_the_two_lists(tmp_path):
             log.changes(since=gone)
 
 
-def test_changes_before_or_after_all_versions_are_refused(log):
+def test_changes_before_or_after_all_versions_are_refused(log: TransactionLog) -> None:
     for since in (-2, 5):
         with pytest.raises(VersionNotFoundError, match=f"version {since} "):
             log.changes(since=since)
 
 
-def test_a_path_that_went_and_came_back_did_not_change(tmp_path):
+def test_a_path_that_went_and_came_back_did_not_change(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     append(log, "a.split")
     remove(log, "a.split")
@@ -330,7 +336,7 @@ def test_a_path_that_went_and_came_back_did_not_change(tmp_path):
     assert changed(log.changes(since=2)) == ([], [])
 
 
-def test_changes_of_a_state_only_table_compare_its_states(tmp_path):
+def test_changes_of_a_state_only_table_compare_its_states(tmp_path: Path) -> None:
     made.generation_a(tmp_path / "t", 3)
     added, removed = changed(a_log(str(tmp_path / "t")).changes(since=1))
     assert added == ["part-2-1.split", "part-2-2.split", "part-3-1.split", "part-3-2.split"]

@@ -3,14 +3,22 @@
 import gzip
 import json
 import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from indextables.errors import CorruptLogError
 from indextables.log.format import checkpoint_files
 from indextables.log.format.actions import Format, MergeSkip, Metadata, Protocol, Txn
-from indextables.log.format.checkpoint_files import checkpoint_file, encode_checkpoint, read_checkpoint
-from indextables.store import open_store
+from indextables.log.format.checkpoint_files import (
+    EncodedCheckpoint,
+    checkpoint_file,
+    encode_checkpoint,
+    read_checkpoint,
+)
+from indextables.store import Store, open_store
 from tests.log.entries import an_add
 
 OTHERS = [
@@ -23,7 +31,7 @@ ADDS = [an_add(number) for number in range(20)]
 NAME = "00000000000000000012.checkpoint.json"
 
 
-def _write(store, actions=(*OTHERS, *ADDS), version: int = 12):
+def _write(store: Store, actions: Sequence[Any] = (*OTHERS, *ADDS), version: int = 12) -> EncodedCheckpoint:
     encoded = encode_checkpoint(actions, version=version, now_ms=99)
     for name, data in encoded.files.items():
         store.put(name, data)
@@ -31,16 +39,16 @@ def _write(store, actions=(*OTHERS, *ADDS), version: int = 12):
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> Store:
     return open_store(tmp_path)
 
 
 @pytest.fixture
-def small_parts(monkeypatch) -> None:
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_files, "ACTIONS_PER_PART", 10)
 
 
-def test_a_small_checkpoint_is_one_file_as_the_original_packs_it(any_store) -> None:
+def test_a_small_checkpoint_is_one_file_as_the_original_packs_it(any_store: Store) -> None:
     encoded = _write(any_store)
     assert list(encoded.files) == [NAME]
     assert (encoded.parts, encoded.checkpoint_id) == (None, None)
@@ -51,7 +59,9 @@ def test_a_small_checkpoint_is_one_file_as_the_original_packs_it(any_store) -> N
     assert read_checkpoint(any_store, 12) == [*OTHERS, *ADDS]
 
 
-def test_a_large_checkpoint_is_in_parts_with_the_list_written_last(any_store, small_parts) -> None:
+def test_a_large_checkpoint_is_in_parts_with_the_list_written_last(
+    any_store: Store, small_parts: None
+) -> None:
     encoded = _write(any_store)
     *parts, last = encoded.files
     assert last == NAME
@@ -70,12 +80,12 @@ def test_a_large_checkpoint_is_in_parts_with_the_list_written_last(any_store, sm
     assert read_checkpoint(any_store, 12) == [*OTHERS, *ADDS]
 
 
-def test_adds_come_last_so_that_the_first_part_has_all_else(store, small_parts) -> None:
+def test_adds_come_last_so_that_the_first_part_has_all_else(store: Store, small_parts: None) -> None:
     _write(store, [*ADDS, *OTHERS])
     assert read_checkpoint(store, 12) == [*OTHERS, *ADDS]
 
 
-def test_parts_begin_past_a_hundred_thousand_actions(store) -> None:
+def test_parts_begin_past_a_hundred_thousand_actions(store: Store) -> None:
     adds = [an_add(number) for number in range(100_001)]
     assert len(encode_checkpoint(adds[:-1], version=1, now_ms=2).files) == 1
     encoded = _write(store, adds, version=1)
@@ -84,14 +94,15 @@ def test_parts_begin_past_a_hundred_thousand_actions(store) -> None:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lambda text: b"\x01\x01" + gzip.compress(text)])
-def test_every_form_of_packing_is_read(store, pack) -> None:
+def test_every_form_of_packing_is_read(store: Store, pack: Any) -> None:
     text = b'{"protocol":{"minReaderVersion":2,"minWriterVersion":2}}\n{"add":{"path":"p","size":1,"modificationTime":2}}\n'
     store.put(checkpoint_file(3), pack(text))
-    protocol, add = read_checkpoint(store, 3)
+    actions: Any = read_checkpoint(store, 3)
+    protocol, add = actions
     assert (protocol.min_reader_version, add.path) == (2, "p")
 
 
-def test_words_of_a_list_of_parts_in_the_metadata_make_no_list(store) -> None:
+def test_words_of_a_list_of_parts_in_the_metadata_make_no_list(store: Store) -> None:
     odd = Metadata(id="i", schema_string="{}", configuration={"parts": "x", "checkpointId": "y"})
     _write(store, [odd, *ADDS])
     assert read_checkpoint(store, 12) == [odd, *ADDS]
@@ -100,25 +111,25 @@ def test_words_of_a_list_of_parts_in_the_metadata_make_no_list(store) -> None:
 # --- damage ----------------------------------------------------------------------------------------
 
 
-def _refused(store, name: str, problem: str) -> None:
+def _refused(store: Store, name: str, problem: str) -> None:
     with pytest.raises(CorruptLogError, match=problem) as caught:
         read_checkpoint(store, 12)
     assert caught.value.url == f"{store.url}/{name}"
 
 
-def test_a_missing_checkpoint_is_named(store) -> None:
+def test_a_missing_checkpoint_is_named(store: Store) -> None:
     _refused(store, NAME, "missing")
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])
-def test_a_missing_part_is_named(store, small_parts, part) -> None:
+def test_a_missing_part_is_named(store: Store, small_parts: None, part: int) -> None:
     name = list(_write(store).files)[part]
     store.delete([name])
     _refused(store, name, "missing")
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])
-def test_a_part_that_is_cut_is_named(store, small_parts, part) -> None:
+def test_a_part_that_is_cut_is_named(store: Store, small_parts: None, part: int) -> None:
     encoded = _write(store)
     name = list(encoded.files)[part]
     for end in (0, 1, 2, 10, len(encoded.files[name]) - 1):
@@ -126,7 +137,7 @@ def test_a_part_that_is_cut_is_named(store, small_parts, part) -> None:
         _refused(store, name, "cut short|is empty|not JSON|gzip")
 
 
-def test_a_checkpoint_that_is_cut_is_named(store, small_parts) -> None:
+def test_a_checkpoint_that_is_cut_is_named(store: Store, small_parts: None) -> None:
     encoded = _write(store)
     store.put(NAME, encoded.files[NAME][:-5])
     _refused(store, NAME, "not JSON")
@@ -149,7 +160,9 @@ def test_a_checkpoint_that_is_cut_is_named(store, small_parts) -> None:
         ({"checkpointId": 7}, "list of parts"),
     ],
 )
-def test_a_list_of_parts_that_cannot_be_is_refused(store, small_parts, changes, problem) -> None:
+def test_a_list_of_parts_that_cannot_be_is_refused(
+    store: Store, small_parts: None, changes: dict[str, Any], problem: str
+) -> None:
     encoded = _write(store)
     store.put(NAME, json.dumps({**json.loads(encoded.files[NAME]), **changes}).encode())
     _refused(store, NAME, problem)

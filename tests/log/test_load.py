@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,17 +16,17 @@ from tests.log_tables.generations import HandMade
 
 
 @pytest.fixture(autouse=True)
-def cold():
+def cold() -> None:
     """Nothing is known of other tests' tables."""
     invalidate()
 
 
-def read(table) -> list[str]:
+def read(table: Path) -> list[str]:
     invalidate()
     return paths_of(a_log(str(table)).snapshot())
 
 
-def goes_on(table, expected: list[str], options=None) -> None:
+def goes_on(table: Path, expected: list[str], options: Any = None) -> None:
     """Append, checkpoint, truncate: nothing is lost, nothing comes back."""
     log = a_log(str(table), options)
     before = log.snapshot()
@@ -45,7 +47,7 @@ def goes_on(table, expected: list[str], options=None) -> None:
 
 
 @pytest.mark.parametrize("parts", [False, True])
-def test_json_checkpoints_single_and_in_parts_are_read(tmp_path, parts):
+def test_json_checkpoints_single_and_in_parts_are_read(tmp_path: Path, parts: bool) -> None:
     made.generation_j(tmp_path / "t", parts=parts)
     expected = [f"part-{n}.split" for n in range(1, 13)]
     snapshot = a_log(str(tmp_path / "t")).snapshot()
@@ -55,7 +57,7 @@ def test_json_checkpoints_single_and_in_parts_are_read(tmp_path, parts):
 
 
 @pytest.mark.parametrize("parts", [False, True])
-def test_a_json_checkpoint_stands_in_for_versions_that_are_gone(tmp_path, parts):
+def test_a_json_checkpoint_stands_in_for_versions_that_are_gone(tmp_path: Path, parts: bool) -> None:
     table = made.generation_j(tmp_path / "t", parts=parts)
     for version in range(10):
         (table.log / f"{version:020d}.json").unlink()
@@ -65,7 +67,7 @@ def test_a_json_checkpoint_stands_in_for_versions_that_are_gone(tmp_path, parts)
 
 
 @pytest.mark.parametrize("form", ["plain", "gzip", "legacy"])
-def test_version_files_are_read_in_all_three_forms(tmp_path, form):
+def test_version_files_are_read_in_all_three_forms(tmp_path: Path, form: str) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(), made.metadata(), form=form)
     table.version(1, made.add("a.split"), made.add("b.split"), form=form)
@@ -74,7 +76,7 @@ def test_version_files_are_read_in_all_three_forms(tmp_path, form):
     goes_on(tmp_path / "t", ["b.split", "c.split"])
 
 
-def test_a_checkpoint_command_turns_a_json_table_into_an_avro_one(tmp_path):
+def test_a_checkpoint_command_turns_a_json_table_into_an_avro_one(tmp_path: Path) -> None:
     made.generation_j(tmp_path / "t")
     log = a_log(str(tmp_path / "t"))
     written = log.checkpoint()
@@ -88,7 +90,7 @@ def test_a_checkpoint_command_turns_a_json_table_into_an_avro_one(tmp_path):
     assert snapshot.protocol.min_reader_version == 4
 
 
-def test_an_upgrade_keeps_statistics_partition_values_and_document_mappings(tmp_path):
+def test_an_upgrade_keeps_statistics_partition_values_and_document_mappings(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     facts = made.metadata(
         made.PARTITIONED, ["date"], configuration={f"docMappingSchema.{made.MAPPING_HASH}": made.MAPPING}
@@ -118,7 +120,7 @@ def test_an_upgrade_keeps_statistics_partition_values_and_document_mappings(tmp_
 # --- generation A ----------------------------------------------------------------------------------
 
 
-def test_a_table_whose_commits_are_states_only_is_read(tmp_path):
+def test_a_table_whose_commits_are_states_only_is_read(tmp_path: Path) -> None:
     made.generation_a(tmp_path / "t", 3)
     table = indextables.open(tmp_path / "t")
     assert table.version == 3
@@ -126,14 +128,14 @@ def test_a_table_whose_commits_are_states_only_is_read(tmp_path):
     goes_on(tmp_path / "t", [f"part-{v}-{n}.split" for v in (1, 2, 3) for n in (1, 2)])
 
 
-def test_a_state_only_table_is_read_at_every_version(tmp_path):
+def test_a_state_only_table_is_read_at_every_version(tmp_path: Path) -> None:
     made.generation_a(tmp_path / "t", 3)
     for version in (0, 1, 2, 3):
         snapshot = a_log(str(tmp_path / "t")).snapshot(version=version)
         assert snapshot.num_files == 2 * version
 
 
-def test_metadata_comes_from_the_newest_state_that_has_it(tmp_path):
+def test_metadata_comes_from_the_newest_state_that_has_it(tmp_path: Path) -> None:
     table = made.generation_a(tmp_path / "t", 4)
     changed = made.metadata(made.PARTITIONED, ["date"])
     manifests = [table.manifest("manifests/manifest-0000000f.avro", [made.entry("x.split")])]
@@ -143,14 +145,14 @@ def test_metadata_comes_from_the_newest_state_that_has_it(tmp_path):
     assert log.snapshot(version=1).partition_columns == ()
 
 
-def test_without_any_metadata_the_table_is_refused(tmp_path):
+def test_without_any_metadata_the_table_is_refused(tmp_path: Path) -> None:
     table = made.generation_a(tmp_path / "t", 2)
     (table.log / f"{0:020d}.json").unlink()
     with pytest.raises(indextables.IndexTablesError, match="neither its states nor version 0"):
         a_log(str(tmp_path / "t")).snapshot()
 
 
-def test_a_late_state_under_number_zero_is_not_version_zero(tmp_path):
+def test_a_late_state_under_number_zero_is_not_version_zero(tmp_path: Path) -> None:
     """Releases of the original numbered a CHECKPOINT by their version files, of which they had one."""
     table = made.generation_a(tmp_path / "t", 5)
     listed = [table.manifest("manifests/manifest-000000ff.avro", [made.entry("late.split")])]
@@ -162,7 +164,7 @@ def test_a_late_state_under_number_zero_is_not_version_zero(tmp_path):
     goes_on(tmp_path / "t", [f"part-{v}-{n}.split" for v in range(1, 6) for n in (1, 2)])
 
 
-def test_a_truncated_log_with_a_late_state_under_number_zero_is_read(tmp_path):
+def test_a_truncated_log_with_a_late_state_under_number_zero_is_read(tmp_path: Path) -> None:
     table = made.generation_a(tmp_path / "t", 6)
     listed = [table.manifest("manifests/manifest-000000ff.avro", [made.entry("late.split")])]
     table.state(0, listed, metadata=made.metadata(), createdAt=made.WHEN + 99_000)
@@ -181,7 +183,7 @@ def test_a_truncated_log_with_a_late_state_under_number_zero_is_read(tmp_path):
     assert read(tmp_path / "t") == sorted(f"part-{v}-{n}.split" for v in range(1, 7) for n in (1, 2))
 
 
-def test_tombstones_hide_their_paths(tmp_path):
+def test_tombstones_hide_their_paths(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(), made.metadata())
     one = table.manifest("manifests/manifest-1.avro", [made.entry("a.split"), made.entry("b.split")])
@@ -191,7 +193,7 @@ def test_tombstones_hide_their_paths(tmp_path):
     goes_on(tmp_path / "t", ["b.split", "c.split"])
 
 
-def test_where_two_manifests_name_a_path_the_later_one_is_right(tmp_path):
+def test_where_two_manifests_name_a_path_the_later_one_is_right(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(), made.metadata())
     one = table.manifest("manifests/manifest-1.avro", [made.entry("a.split", size=1), made.entry("b.split")])
@@ -206,7 +208,7 @@ def test_where_two_manifests_name_a_path_the_later_one_is_right(tmp_path):
 
 @pytest.mark.parametrize("schema", [made.ENTRY_04, made.ENTRY_05, made.ENTRY_B], ids=["0.4", "0.5", "B"])
 @pytest.mark.parametrize("codec", ["null", "snappy", "zstandard", "deflate"])
-def test_manifests_of_every_layout_and_codec_are_read(tmp_path, schema, codec):
+def test_manifests_of_every_layout_and_codec_are_read(tmp_path: Path, schema: Any, codec: str) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(), made.metadata())
     entries = [made.entry(f"{n}.split") for n in range(5)]
@@ -216,7 +218,7 @@ def test_manifests_of_every_layout_and_codec_are_read(tmp_path, schema, codec):
     goes_on(tmp_path / "t", [f"{n}.split" for n in range(5)])
 
 
-def test_a_manifest_in_the_states_own_folder_is_found_and_carried_on(tmp_path):
+def test_a_manifest_in_the_states_own_folder_is_found_and_carried_on(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(), made.metadata())
     folder = f"state-v{1:020d}"
@@ -231,7 +233,7 @@ def test_a_manifest_in_the_states_own_folder_is_found_and_carried_on(tmp_path):
     assert snapshot.num_files == 21
 
 
-def test_a_state_manifest_as_json_is_read(tmp_path):
+def test_a_state_manifest_as_json_is_read(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(), made.metadata())
     info = table.manifest("manifests/manifest-1.avro", [made.entry(f"{n}.split") for n in range(20)])
@@ -239,7 +241,7 @@ def test_a_state_manifest_as_json_is_read(tmp_path):
     goes_on(tmp_path / "t", [f"{n}.split" for n in range(20)])
 
 
-def test_a_state_folder_with_fewer_digits_is_read(tmp_path):
+def test_a_state_folder_with_fewer_digits_is_read(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(), made.metadata())
     table.state(7, [table.manifest("manifests/manifest-1.avro", [made.entry("a.split")])], folder="state-v7")
@@ -249,27 +251,27 @@ def test_a_state_folder_with_fewer_digits_is_read(tmp_path):
 # --- generation B ----------------------------------------------------------------------------------
 
 
-def test_versions_with_a_state_at_each_are_read_and_go_on(tmp_path):
+def test_versions_with_a_state_at_each_are_read_and_go_on(tmp_path: Path) -> None:
     made.generation_b(tmp_path / "t", 3)
     snapshot = a_log(str(tmp_path / "t")).snapshot()
     assert snapshot.registry == {made.MAPPING_HASH: made.MAPPING}
     goes_on(tmp_path / "t", ["part-1.split", "part-2.split", "part-3.split"])
 
 
-def test_version_files_after_the_newest_state_are_applied(tmp_path):
+def test_version_files_after_the_newest_state_are_applied(tmp_path: Path) -> None:
     table = made.generation_b(tmp_path / "t", 3)
     table.version(4, made.remove("part-1.split"), made.add("merged.split", dataChange=False))
     goes_on(tmp_path / "t", ["part-2.split", "part-3.split", "merged.split"])
 
 
-def test_a_stray_version_below_the_newest_state_changes_nothing(tmp_path):
+def test_a_stray_version_below_the_newest_state_changes_nothing(tmp_path: Path) -> None:
     table = made.generation_a(tmp_path / "t", 3)
     table.version(1, made.add("stray.split"))
     assert a_log(str(tmp_path / "t")).snapshot().version == 3
     goes_on(tmp_path / "t", [f"part-{v}-{n}.split" for v in (1, 2, 3) for n in (1, 2)])
 
 
-def test_what_a_foreign_state_leaves_out_is_recalled_from_the_versions_before_it(tmp_path):
+def test_what_a_foreign_state_leaves_out_is_recalled_from_the_versions_before_it(tmp_path: Path) -> None:
     """Batches of streams and skipped splits survive a state of an engine that knows neither."""
     table = made.generation_b(tmp_path / "t", 2)
     skip = {"mergeskip": {"path": "part-1.split", "skipTimestamp": 1, "reason": "damaged"}}
@@ -295,20 +297,20 @@ def test_what_a_foreign_state_leaves_out_is_recalled_from_the_versions_before_it
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
-def test_protocol_versions_one_to_five_are_read(tmp_path, version):
+def test_protocol_versions_one_to_five_are_read(tmp_path: Path, version: int) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(version), made.metadata())
     table.version(1, made.add("a.split"))
     goes_on(tmp_path / "t", ["a.split"])
 
 
-def test_a_table_without_a_protocol_is_of_version_one(tmp_path):
+def test_a_table_without_a_protocol_is_of_version_one(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.metadata())
     assert a_log(str(tmp_path / "t")).snapshot().protocol.min_reader_version == 1
 
 
-def test_a_newer_protocol_is_refused_by_its_number(tmp_path):
+def test_a_newer_protocol_is_refused_by_its_number(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(6), made.metadata())
     with pytest.raises(ProtocolError, match=r"reader version 6.*1 to 5"):
@@ -316,7 +318,7 @@ def test_a_newer_protocol_is_refused_by_its_number(tmp_path):
     assert a_log(str(tmp_path / "t"), {"protocol.checkEnabled": "false"}).snapshot().version == 0
 
 
-def test_a_state_of_a_newer_protocol_is_refused(tmp_path):
+def test_a_state_of_a_newer_protocol_is_refused(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     info = table.manifest("manifests/manifest-1.avro", [made.entry("a.split")])
     table.state(3, [info], metadata=made.metadata(), protocolVersion=6)
@@ -324,7 +326,7 @@ def test_a_state_of_a_newer_protocol_is_refused(tmp_path):
         a_log(str(tmp_path / "t")).snapshot()
 
 
-def test_unknown_reader_features_are_refused_by_name(tmp_path):
+def test_unknown_reader_features_are_refused_by_name(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(4, readerFeatures=["avroState", "telepathy"]), made.metadata())
     with pytest.raises(ProtocolError, match=r"reader features.*telepathy") as refused:
@@ -332,7 +334,7 @@ def test_unknown_reader_features_are_refused_by_name(tmp_path):
     assert "avroState" not in str(refused.value)
 
 
-def test_unknown_writer_features_are_refused_on_writing_only(tmp_path):
+def test_unknown_writer_features_are_refused_on_writing_only(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(4, writerFeatures=["checkpoint", "telepathy"]), made.metadata())
     log = a_log(str(tmp_path / "t"))
@@ -344,7 +346,7 @@ def test_unknown_writer_features_are_refused_on_writing_only(tmp_path):
     assert append(unchecked, "a.split").version == 1
 
 
-def test_a_feature_that_appears_while_writing_is_refused_too(tmp_path):
+def test_a_feature_that_appears_while_writing_is_refused_too(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(4), made.metadata())
     log = a_log(str(tmp_path / "t"))
@@ -354,7 +356,7 @@ def test_a_feature_that_appears_while_writing_is_refused_too(tmp_path):
         append(log, "a.split", base=snapshot)
 
 
-def test_protocol_features_survive_a_checkpoint_and_a_truncation(tmp_path):
+def test_protocol_features_survive_a_checkpoint_and_a_truncation(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     table.version(
         0, made.protocol(4, readerFeatures=["avroState"], writerFeatures=["checkpoint"]), made.metadata()
@@ -371,7 +373,7 @@ def test_protocol_features_survive_a_checkpoint_and_a_truncation(tmp_path):
 # --- nulls and what is not known -------------------------------------------------------------------
 
 
-def test_explicit_nulls_and_absent_fields_mean_the_same(tmp_path):
+def test_explicit_nulls_and_absent_fields_mean_the_same(tmp_path: Path) -> None:
     for name, line in (("absent", made.add("a.split")), ("null", made.add_with_nulls("a.split"))):
         table = HandMade(tmp_path / name)
         table.version(0, made.protocol(), made.metadata())
@@ -380,7 +382,7 @@ def test_explicit_nulls_and_absent_fields_mean_the_same(tmp_path):
     assert absent == null
 
 
-def test_unknown_actions_fields_and_blank_lines_are_passed_over(tmp_path):
+def test_unknown_actions_fields_and_blank_lines_are_passed_over(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(), made.metadata(surprise=1), {"cdc": {"path": "x"}})
     table.version(1, {"add": {**made.add("a.split")["add"], "surprise": {"deep": [1]}}})

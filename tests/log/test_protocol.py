@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,12 @@ from tests.maintenance_tables import appended, log_of
 OURS: dict[str, Any] = {"split_tags": ["parquet"]}
 
 
-def actions_of(table: Path, version: int) -> list:
+def actions_of(table: Path, version: int) -> list[Any]:
     path = table / f"_transaction_log/{version:020d}.json"
     return version_file.decode(path.read_bytes(), "x")
 
 
-def rewritten(table: Path, version: int, change) -> None:
+def rewritten(table: Path, version: int, change: Callable[..., dict[Any, Any]]) -> None:
     """A version file with each of its lines changed, as another engine might have written it."""
     path = table / f"_transaction_log/{version:020d}.json"
     lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
@@ -37,11 +38,11 @@ def rewritten(table: Path, version: int, change) -> None:
     invalidate()
 
 
-def without_features(line: dict) -> dict:
+def without_features(line: dict[str, Any]) -> dict[str, Any]:
     return {"protocol": {"minReaderVersion": 4, "minWriterVersion": 4}} if "protocol" in line else line
 
 
-def test_a_new_table_requires_the_feature_of_its_splits(tmp_path):
+def test_a_new_table_requires_the_feature_of_its_splits(tmp_path: Path) -> None:
     it.write(tmp_path / "t", [{"id": 1}])
     protocol = it.open(tmp_path / "t")._snapshot.protocol
     assert protocol == Protocol(
@@ -52,7 +53,7 @@ def test_a_new_table_requires_the_feature_of_its_splits(tmp_path):
     )
 
 
-def test_the_first_split_of_ours_upgrades_the_table_in_the_same_version(tmp_path):
+def test_the_first_split_of_ours_upgrades_the_table_in_the_same_version(tmp_path: Path) -> None:
     log = on_old_protocol(str(tmp_path / "t"))
     append(log, "original.split")
     assert log.snapshot().protocol.min_reader_version == 4
@@ -65,7 +66,7 @@ def test_the_first_split_of_ours_upgrades_the_table_in_the_same_version(tmp_path
     assert not any(isinstance(a, Protocol) for a in actions_of(tmp_path / "t", again.version))
 
 
-def test_an_upgrade_keeps_the_features_that_a_table_has(tmp_path):
+def test_an_upgrade_keeps_the_features_that_a_table_has(tmp_path: Path) -> None:
     log = on_old_protocol(
         str(tmp_path / "t"), reader_features=["skippedFiles"], writer_features=["checkpoint"]
     )
@@ -74,7 +75,9 @@ def test_an_upgrade_keeps_the_features_that_a_table_has(tmp_path):
     assert after.protocol.writer_features == ["checkpoint", "parquetSplits"]
 
 
-def test_an_upgrade_is_followed_by_a_state_that_says_so_to_releases_that_read_states_only(tmp_path):
+def test_an_upgrade_is_followed_by_a_state_that_says_so_to_releases_that_read_states_only(
+    tmp_path: Path,
+) -> None:
     on_old_protocol(str(tmp_path / "t"))
     log = a_log(str(tmp_path / "t"), {"checkpoint.enabled": "true", "checkpoint.interval": "100"})
     after = append(log, split("ours.split", **OURS))
@@ -86,7 +89,7 @@ def test_an_upgrade_is_followed_by_a_state_that_says_so_to_releases_that_read_st
 
 
 @pytest.mark.parametrize("form", ["avro", "json"])
-def test_states_and_checkpoints_carry_the_features(tmp_path, form):
+def test_states_and_checkpoints_carry_the_features(tmp_path: Path, form: str) -> None:
     log = a_table(str(tmp_path / "t"), {"state.format": form})
     append(log, split("ours.split", **OURS))
     log.checkpoint()
@@ -95,7 +98,7 @@ def test_states_and_checkpoints_carry_the_features(tmp_path, form):
     assert a_log(str(tmp_path / "t")).snapshot().protocol.reader_features == ["parquetSplits"]
 
 
-def test_a_state_of_a_table_of_the_original_leaves_it_to_the_original(tmp_path):
+def test_a_state_of_a_table_of_the_original_leaves_it_to_the_original(tmp_path: Path) -> None:
     log = on_old_protocol(str(tmp_path / "t"))
     append(log, "original.split")
     log.checkpoint()
@@ -107,7 +110,7 @@ def test_a_state_of_a_table_of_the_original_leaves_it_to_the_original(tmp_path):
     )
 
 
-def test_two_writers_that_both_upgrade_do_not_conflict(tmp_path):
+def test_two_writers_that_both_upgrade_do_not_conflict(tmp_path: Path) -> None:
     log = on_old_protocol(str(tmp_path / "t"))
     base = log.snapshot()
     append(log, split("one.split", **OURS), base=base)
@@ -116,7 +119,7 @@ def test_two_writers_that_both_upgrade_do_not_conflict(tmp_path):
     assert not any(isinstance(a, Protocol) for a in actions_of(tmp_path / "t", after.version))
 
 
-def test_a_change_of_the_protocol_by_hand_still_conflicts_with_another_one(tmp_path):
+def test_a_change_of_the_protocol_by_hand_still_conflicts_with_another_one(tmp_path: Path) -> None:
     log = on_old_protocol(str(tmp_path / "t"))
     base = log.snapshot()
     append(log, split("one.split", **OURS), base=base)
@@ -124,7 +127,9 @@ def test_a_change_of_the_protocol_by_hand_still_conflicts_with_another_one(tmp_p
         log.commit(Draft(operation="UPGRADE", protocol=Protocol(min_reader_version=4)), base)
 
 
-def test_a_table_of_an_earlier_release_is_read_and_gains_the_feature_with_the_next_write(tmp_path):
+def test_a_table_of_an_earlier_release_is_read_and_gains_the_feature_with_the_next_write(
+    tmp_path: Path,
+) -> None:
     it.write(tmp_path / "t", [{"id": 1}])
     rewritten(tmp_path / "t", 0, without_features)
     assert it.open(tmp_path / "t").count() == 1
@@ -134,7 +139,7 @@ def test_a_table_of_an_earlier_release_is_read_and_gains_the_feature_with_the_ne
     assert table._snapshot.protocol.reader_features == ["parquetSplits"]
 
 
-def test_a_restore_never_takes_a_feature_back(tmp_path):
+def test_a_restore_never_takes_a_feature_back(tmp_path: Path) -> None:
     it.write(tmp_path / "t", [{"id": 1}])
     rewritten(tmp_path / "t", 0, without_features)
     it.write(tmp_path / "t", [{"id": 2}], mode="overwrite")
@@ -150,14 +155,16 @@ def test_a_restore_never_takes_a_feature_back(tmp_path):
         ({"minReaderVersion": 6, "minWriterVersion": 6, "readerFeatures": ["rowTracking"]}, "reader features.*rowTracking"),
     ],
 )  # fmt: skip
-def test_what_this_release_cannot_read_is_refused_by_name(tmp_path, said, refused):
+def test_what_this_release_cannot_read_is_refused_by_name(
+    tmp_path: Path, said: dict[str, Any], refused: str
+) -> None:
     it.write(tmp_path / "t", [{"id": 1}])
     rewritten(tmp_path / "t", 0, lambda line: {"protocol": said} if "protocol" in line else line)
     with pytest.raises(ProtocolError, match=refused):
         it.open(tmp_path / "t")
 
 
-def test_an_unknown_writer_feature_is_refused_for_writing_only(tmp_path):
+def test_an_unknown_writer_feature_is_refused_for_writing_only(tmp_path: Path) -> None:
     for n in range(3):
         it.write(tmp_path / "t", [{"id": n}], mode="append")
     said = {"minReaderVersion": 5, "minWriterVersion": 5, "writerFeatures": ["rowTracking"]}
@@ -175,12 +182,12 @@ def test_an_unknown_writer_feature_is_refused_for_writing_only(tmp_path):
     assert sorted(tmp_path.rglob("*")) == before, "a split was written for nothing"
 
 
-def test_a_write_is_refused_before_its_rows_are_read(tmp_path):
+def test_a_write_is_refused_before_its_rows_are_read(tmp_path: Path) -> None:
     it.write(tmp_path / "t", [{"id": 1}])
     said = {"minReaderVersion": 5, "minWriterVersion": 6}
     rewritten(tmp_path / "t", 0, lambda line: {"protocol": said} if "protocol" in line else line)
 
-    def rows():
+    def rows() -> Iterator[Any]:
         yield pytest.fail("a row was read")
 
     schema = pa.schema([("id", pa.int64())])
@@ -188,7 +195,9 @@ def test_a_write_is_refused_before_its_rows_are_read(tmp_path):
         it.write(tmp_path / "t", pa.RecordBatchReader.from_batches(schema, rows()), mode="append")
 
 
-def test_a_merge_that_a_write_starts_leaves_alone_a_table_that_it_may_not_write(tmp_path, caplog):
+def test_a_merge_that_a_write_starts_leaves_alone_a_table_that_it_may_not_write(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for n in range(3):
         it.write(tmp_path / "t", [{"id": n}], mode="append")
     said = {"minReaderVersion": 5, "minWriterVersion": 5, "writerFeatures": ["rowTracking"]}
@@ -207,7 +216,7 @@ def companion(table: Path) -> Path:
     appended(table, 2)
     configured = {"indextables.companion.enabled": "true"}
 
-    def change(line: dict) -> dict:
+    def change(line: dict[str, Any]) -> dict[str, Any]:
         if "metaData" in line:
             line["metaData"]["configuration"] = {**line["metaData"]["configuration"], **configured}
         return line
@@ -218,7 +227,7 @@ def companion(table: Path) -> Path:
 
 
 @pytest.mark.parametrize("opening", [c.openings[0] for c in COMMANDS if c.table is TableArgument.REQUIRED])
-def test_every_command_refuses_a_companion_table_of_the_original(opening, tmp_path):
+def test_every_command_refuses_a_companion_table_of_the_original(opening: Any, tmp_path: Path) -> None:
     table = companion(tmp_path / "t")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ProtocolError, match="companion table of IndexTables for Scala"):
@@ -228,7 +237,7 @@ def test_every_command_refuses_a_companion_table_of_the_original(opening, tmp_pa
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_companion_table_of_the_original_is_neither_read_nor_written(tmp_path):
+def test_a_companion_table_of_the_original_is_neither_read_nor_written(tmp_path: Path) -> None:
     table = companion(tmp_path / "t")
     with pytest.raises(ProtocolError, match="companion table of IndexTables for Scala"):
         it.open(table)
@@ -236,7 +245,7 @@ def test_a_companion_table_of_the_original_is_neither_read_nor_written(tmp_path)
         it.write(table, [{"id": 1}], mode="append")
 
 
-def test_splits_of_a_companion_are_refused_without_the_flag_too(tmp_path):
+def test_splits_of_a_companion_are_refused_without_the_flag_too(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     append(log, split("c.split", companion_source_files=["part-0.parquet"]))
     with pytest.raises(ProtocolError, match="companion table of IndexTables for Scala"):

@@ -38,7 +38,15 @@ from indextables.schema.values import parse_values
 from tests.log.prunable import UTC, File, column, table_of
 
 
-def kept(values, arrow, predicate, *, maker="ours", options=None, certain=False):
+def kept(
+    values: list[Any],
+    arrow: Any,
+    predicate: Any,
+    *,
+    maker: str = "ours",
+    options: Any = None,
+    certain: bool = False,
+) -> list[Any]:
     """The numbers of the files that are kept, each with some values of a column c."""
     schema = pa.schema([("c", arrow)])
     files = [File([{"c": v} for v in held], {}, maker).entry(options, schema, ()) for held in values]
@@ -50,14 +58,14 @@ def kept(values, arrow, predicate, *, maker="ours", options=None, certain=False)
     ]
 
 
-def partitioned(values, arrow, predicate):
+def partitioned(values: list[Any], arrow: Any, predicate: Compare) -> list[Any]:
     schema = pa.schema([("c", arrow), ("x", pa.int64())])
     files = [File([{"x": 1}], {"c": v}).entry(None, schema, ("c",)) for v in values]
     mask = prune(table_of(files), predicate, schema, ("c",))
     return [n for n, flag in enumerate(mask.to_pylist()) if flag]
 
 
-def c(op, value, arrow=None):
+def c(op: Op, value: Any, arrow: Any = None) -> Compare:
     return Compare(op, column("c"), value if isinstance(value, pa.Scalar) else pa.scalar(value, arrow))
 
 
@@ -94,11 +102,11 @@ INTS = [[1, 5], [6, 9], [10, 12], [None, 20]]
     ],
     ids=repr,
 )
-def test_bounds_skip_files_of_integers(predicate, found):
+def test_bounds_skip_files_of_integers(predicate: Any, found: Any) -> None:
     assert kept(INTS, pa.int64(), predicate) == found
 
 
-def test_numbers_compare_as_numbers_in_partitions_and_in_bounds():
+def test_numbers_compare_as_numbers_in_partitions_and_in_bounds() -> None:
     assert partitioned([9, 10, 100, None], pa.int32(), c(Op.GT, 9, pa.int32())) == [1, 2]
     assert kept([[9], [10], [100]], pa.int32(), c(Op.GT, 9, pa.int32())) == [1, 2]
     assert bounds_may_match(
@@ -109,7 +117,7 @@ def test_numbers_compare_as_numbers_in_partitions_and_in_bounds():
     )
 
 
-def test_strings_that_look_like_numbers_compare_as_strings():
+def test_strings_that_look_like_numbers_compare_as_strings() -> None:
     assert partitioned(["9", "10"], pa.string(), c(Op.GT, "5")) == [0]
     assert kept([["9"], ["10"]], pa.string(), c(Op.GT, "5")) == [0]
 
@@ -131,7 +139,7 @@ def test_strings_that_look_like_numbers_compare_as_strings():
     ],
     ids=repr,
 )
-def test_null_partitions_are_null_by_either_name(predicate, found):
+def test_null_partitions_are_null_by_either_name(predicate: Any, found: Any) -> None:
     schema = pa.schema([("c", pa.string()), ("x", pa.int64())])
     files = [
         File([{"x": 1}], {"c": value}, maker)
@@ -141,7 +149,7 @@ def test_null_partitions_are_null_by_either_name(predicate, found):
     assert [n for n, flag in enumerate(mask.to_pylist()) if flag] == found
 
 
-def test_a_file_whose_column_is_null_throughout_is_skipped_by_every_comparison():
+def test_a_file_whose_column_is_null_throughout_is_skipped_by_every_comparison() -> None:
     values = [[None, None], [1, None]]
     assert kept(values, pa.int64(), c(Op.GE, 0)) == [1]
     assert kept(values, pa.int64(), Not(c(Op.GE, 5))) == [1]
@@ -151,7 +159,7 @@ def test_a_file_whose_column_is_null_throughout_is_skipped_by_every_comparison()
 LONG = "a service that writes long lines "
 
 
-def test_a_cut_maximum_of_the_originals_is_no_maximum():
+def test_a_cut_maximum_of_the_originals_is_no_maximum() -> None:
     values = [[LONG + "alpha", LONG + "omega"], ["b"]]
     for predicate in (c(Op.EQ, LONG + "omega"), c(Op.GT, LONG + "beta"), In(C, (pa.scalar(LONG + "omega"),))):
         assert kept(values[:1], pa.string(), predicate, maker="rust") == [0]
@@ -161,17 +169,17 @@ def test_a_cut_maximum_of_the_originals_is_no_maximum():
     assert kept(values, pa.string(), Not(c(Op.EQ, "b")), maker="ours") == [0]
 
 
-def test_a_character_cut_in_two_is_no_bound():
+def test_a_character_cut_in_two_is_no_bound() -> None:
     value = "a" * 31 + "😀"
     assert kept([[value]], pa.string(), c(Op.EQ, value), maker="scala") == [0]
 
 
-def test_an_order_by_utf_16_is_no_order_for_us():
+def test_an_order_by_utf_16_is_no_order_for_us() -> None:
     # There U+FFFF is the greatest of the three; by UTF-8, as Spark compares, the smiley is.
     assert kept([["a", "\uffff", "😀"]], pa.string(), c(Op.EQ, "😀"), maker="scala") == [0]
 
 
-def test_the_original_left_nan_out():
+def test_the_original_left_nan_out() -> None:
     values = [[1.0, float("nan")], [1.0]]
     for predicate in (
         c(Op.GT, 5.0),
@@ -184,18 +192,18 @@ def test_the_original_left_nan_out():
     assert kept(values, pa.float64(), c(Op.LT, 1.0), maker="rust") == []
 
 
-def test_a_number_that_the_original_cut_is_no_bound():
+def test_a_number_that_the_original_cut_is_no_bound() -> None:
     assert kept([[-1e-300]], pa.float64(), c(Op.LT, -1e-301), maker="rust") == [0]
 
 
-def test_both_zeros_are_equal():
+def test_both_zeros_are_equal() -> None:
     assert kept([[-0.0]], pa.float64(), c(Op.EQ, 0.0)) == [0]
     assert kept([[0.0]], pa.float32(), c(Op.GE, -0.0)) == [0]
     assert kept([[0.0]], pa.float32(), c(Op.LT, -0.0)) == []
 
 
 @pytest.mark.parametrize("maker", ["ours", "scala", "rust"])
-def test_dates_compare_as_dates_with_dates_and_with_strings(maker):
+def test_dates_compare_as_dates_with_dates_and_with_strings(maker: str) -> None:
     days = [[19_723], [19_724, 19_730]]
     for literal in (pa.scalar(date(2024, 1, 2)), pa.scalar("2024-01-02")):
         assert kept(days, pa.date32(), c(Op.EQ, literal), maker=maker) == [1]
@@ -205,7 +213,7 @@ def test_dates_compare_as_dates_with_dates_and_with_strings(maker):
 
 
 @pytest.mark.parametrize("maker", ["ours", "scala"])
-def test_microseconds_of_timestamps_compare_exactly(maker):
+def test_microseconds_of_timestamps_compare_exactly(maker: str) -> None:
     micros = 1_704_103_200_000_000
     values = [[micros], [micros + 1]]
     assert kept(values, UTC, c(Op.EQ, micros + 1, UTC), maker=maker) == [1]
@@ -218,7 +226,7 @@ def test_microseconds_of_timestamps_compare_exactly(maker):
     assert kept(values, UTC, c(Op.EQ, "2024-01-01T10:00:00"), maker=maker) == [0, 1]
 
 
-def test_integers_beyond_the_doubles_compare_exactly_or_not_at_all():
+def test_integers_beyond_the_doubles_compare_exactly_or_not_at_all() -> None:
     values = [[2**53], [2**53 + 1]]
     assert kept(values, pa.int64(), c(Op.EQ, 2**53 + 1)) == [1]
     assert kept(values, pa.int64(), c(Op.EQ, Decimal(2**53 + 1), pa.decimal128(20, 0))) == [1]
@@ -230,7 +238,7 @@ def test_integers_beyond_the_doubles_compare_exactly_or_not_at_all():
     assert kept([[1, 2], [3]], pa.int64(), c(Op.EQ, "3.0")) == [0, 1]
 
 
-def test_decimals_compare_exactly():
+def test_decimals_compare_exactly() -> None:
     values = [[Decimal("0.10")], [Decimal("0.11"), Decimal("99999999999999999999.99")]]
     kind = pa.decimal128(38, 2)
     assert kept(values, kind, c(Op.GT, Decimal("0.105"))) == [1]
@@ -241,13 +249,13 @@ def test_decimals_compare_exactly():
     assert kept(values, kind, c(Op.GT, 0.105)) == [0, 1]
 
 
-def test_short_and_byte_and_boolean_columns_are_skipped_too():
+def test_short_and_byte_and_boolean_columns_are_skipped_too() -> None:
     assert kept([[1], [2]], pa.int8(), c(Op.EQ, 2, pa.int8())) == [1]
     assert kept([[True], [False], [True, False]], pa.bool_(), c(Op.EQ, True)) == [0, 2]
 
 
 @pytest.mark.parametrize("maker", ["ours", "scala", "rust"])
-def test_starts_with_and_like_with_a_prefix_skip(maker):
+def test_starts_with_and_like_with_a_prefix_skip(maker: str) -> None:
     values = [["apple", "apricot"], ["banana"], ["apq", "aq"]]
     starts = TextMatch(TextMatchKind.STARTS, C, "ap")
     assert kept(values, pa.string(), starts, maker=maker) == [0, 2]
@@ -276,11 +284,11 @@ def test_starts_with_and_like_with_a_prefix_skip(maker):
     ],
     ids=repr,
 )
-def test_what_cannot_be_judged_keeps_every_file(predicate):
+def test_what_cannot_be_judged_keeps_every_file(predicate: Any) -> None:
     assert kept([["a"], ["b"]], pa.string(), predicate) == [0, 1]
 
 
-def test_a_partition_condition_or_ed_with_another_does_not_skip_by_itself():
+def test_a_partition_condition_or_ed_with_another_does_not_skip_by_itself() -> None:
     schema = pa.schema([("c", pa.string()), ("x", pa.int64())])
     files = [File([{"x": n}], {"c": "ab"[n]}).entry(None, schema, ("c",)) for n in (0, 1)]
     search = Search(SearchKind.INDEXQUERY, column("x"), "y")
@@ -290,7 +298,7 @@ def test_a_partition_condition_or_ed_with_another_does_not_skip_by_itself():
     assert prune(table_of(files), either, schema, ("c",)).to_pylist() == [True, True]
 
 
-def test_strings_with_a_collation_are_not_compared_by_their_bytes():
+def test_strings_with_a_collation_are_not_compared_by_their_bytes() -> None:
     field = pa.field(
         "c", pa.string(), metadata={b"SPARK::metadata::json": b'{"__COLLATIONS":{"c":"spark.UTF8_LCASE"}}'}
     )
@@ -303,11 +311,11 @@ def test_strings_with_a_collation_are_not_compared_by_their_bytes():
         ).to_pylist() == [True]
 
 
-def test_names_are_found_in_any_case():
+def test_names_are_found_in_any_case() -> None:
     assert kept([[1], [2]], pa.int64(), Compare(Op.EQ, column("C"), pa.scalar(1))) == [0]
 
 
-def test_unreadable_and_absent_statistics_keep_the_file():
+def test_unreadable_and_absent_statistics_keep_the_file() -> None:
     schema = pa.schema([("c", pa.int64()), ("p", pa.int32())])
     entry = File([{"c": 1}], {"p": 1}).entry(None, schema, ("p",))
     odd = [
@@ -337,14 +345,14 @@ def test_unreadable_and_absent_statistics_keep_the_file():
     )
 
 
-def test_no_condition_and_no_files_are_fine():
+def test_no_condition_and_no_files_are_fine() -> None:
     schema = pa.schema([("c", pa.int64())])
     table = table_of([File([{"c": 1}], {}).entry(None, schema, ())])
     assert prune(table, None, schema, ()).to_pylist() == [True]
     assert prune(table.slice(0, 0), c(Op.EQ, 1), schema, ()).to_pylist() == []
 
 
-def test_slices_and_chunks_see_their_own_rows():
+def test_slices_and_chunks_see_their_own_rows() -> None:
     schema = pa.schema([("c", pa.int64()), ("p", pa.int32())])
     table = table_of([File([{"c": n}], {"p": n}).entry(None, schema, ("p",)) for n in range(10)])
     chunked = pa.concat_tables([table.slice(2, 3), table.slice(7, 3)])
@@ -353,7 +361,7 @@ def test_slices_and_chunks_see_their_own_rows():
         assert mask.to_pylist() == [False, False, True, True, True, True]
 
 
-def test_maps_of_many_shapes_are_read():
+def test_maps_of_many_shapes_are_read() -> None:
     schema = pa.schema([("c", pa.int64()), ("d", pa.int64())])
     entry = File([{"c": 1, "d": 1}], {}).entry(None, schema, ())
     shapes = [{"d": "5", "c": "1"}, {"c": "7"}, {"d": "7"}, {"c": "1", "d": "1"}, {"c": "9", "z": "1"}]
@@ -362,7 +370,7 @@ def test_maps_of_many_shapes_are_read():
 
 
 @pytest.mark.parametrize("name", ["numRecords", 'a"b', "a,b", "}", "é", "a\\", "nullCount"])
-def test_null_counts_are_found_for_odd_names(name):
+def test_null_counts_are_found_for_odd_names(name: str) -> None:
     schema = pa.schema([(name, pa.int64()), ("x" + name, pa.int64())])
     files = [File([{name: v, "x" + name: 1}], {}).entry(None, schema, ()) for v in (1, None)]
     table = table_of(files)
@@ -371,14 +379,14 @@ def test_null_counts_are_found_for_odd_names(name):
     assert prune(table, IsNull(Column(("x" + name,))), schema, ()).to_pylist() == [False, False]
 
 
-def test_certain_files_are_told_from_possible_ones():
+def test_certain_files_are_told_from_possible_ones() -> None:
     assert kept(INTS, pa.int64(), c(Op.GE, 9), certain=True) == [2]
     assert kept(INTS, pa.int64(), Not(IsNull(C)), certain=True) == [0, 1, 2]
     assert kept([[1], [None]], pa.int64(), IsNull(C), certain=True) == [1]
     assert kept([[1]], pa.int64(), c(Op.GE, 1), maker="rust", certain=True) == []
 
 
-def test_conjuncts_on_partitions_are_split_off():
+def test_conjuncts_on_partitions_are_split_off() -> None:
     day, other = Compare(Op.EQ, column("day"), pa.scalar(1)), Compare(Op.EQ, column("x"), pa.scalar(1))
     mixed, search = Or((day, other)), Search(SearchKind.INDEXQUERY, column("day"), "q")
     assert split_partition_conjuncts(And((day, And((other, Not(day))))), ["Day"]) == (
@@ -391,7 +399,7 @@ def test_conjuncts_on_partitions_are_split_off():
     assert split_partition_conjuncts(Always(value=False), ["day"]) == (None, Always(value=False))
 
 
-def test_a_long_list_of_values_skips_like_a_short_one():
+def test_a_long_list_of_values_skips_like_a_short_one() -> None:
     numbers = [[n * 10, n * 10 + 1] for n in range(300)]
     wanted = In(C, tuple(pa.scalar(n) for n in range(0, 30_000, 50)))
     assert kept(numbers, pa.int64(), wanted) == list(range(0, 300, 5))
@@ -402,13 +410,13 @@ def test_a_long_list_of_values_skips_like_a_short_one():
     assert kept(texts, pa.string(), In(C, tuple(pa.scalar(f"9{n:04d}") for n in range(3000)))) == []
 
 
-def many_files(count):
+def many_files(count: int) -> pa.Table:
     """Entries of 1,000 partitions with a range of integers each, as a snapshot would give them."""
     rows = np.arange(count)
     keys = pa.array(["id", "name"]).take(pa.array(np.tile([0, 1], count)))
     offsets = pa.array(np.arange(0, 2 * count + 1, 2, dtype=np.int32))
 
-    def bounds(numbers):
+    def bounds(numbers: Any) -> Any:
         return pa.MapArray.from_arrays(offsets, keys, pc.cast(pa.array(np.repeat(numbers, 2)), pa.string()))
 
     day = pc.cast(pa.array(rows * 1000 // count), pa.string())
@@ -423,7 +431,7 @@ def many_files(count):
     )
 
 
-def test_one_partition_and_one_range_are_found_among_200_000_files_at_once():
+def test_one_partition_and_one_range_are_found_among_200_000_files_at_once() -> None:
     count = 200_000
     files = many_files(count)
     schema = pa.schema([("id", pa.int64()), ("name", pa.string()), ("p", pa.int32())])
@@ -457,10 +465,12 @@ def test_one_partition_and_one_range_are_found_among_200_000_files_at_once():
     ],
     ids=str,
 )
-def test_manifests_are_skipped_by_typed_bounds(arrow, bounds, inside, outside, ordered):
+def test_manifests_are_skipped_by_typed_bounds(
+    arrow: Any, bounds: Any, inside: Any, outside: Any, ordered: bool
+) -> None:
     schema = pa.schema([("c", arrow), ("x", pa.int64())])
 
-    def may(predicate):
+    def may(predicate: Any) -> bool:
         return bounds_may_match(predicate, {"c": bounds}, schema, ["c"], ordered=ordered)
 
     assert may(c(Op.EQ, inside))
@@ -474,7 +484,7 @@ def test_manifests_are_skipped_by_typed_bounds(arrow, bounds, inside, outside, o
     assert may(None)
 
 
-def test_manifests_without_bounds_are_read():
+def test_manifests_without_bounds_are_read() -> None:
     schema = pa.schema([("c", pa.int64())])
     for bounds in (
         {},
@@ -487,7 +497,7 @@ def test_manifests_without_bounds_are_read():
         assert bounds_may_match(c(Op.EQ, 5), bounds, schema, ["c"], ordered=True)
 
 
-def test_texts_are_skipped_only_by_bounds_in_order():
+def test_texts_are_skipped_only_by_bounds_in_order() -> None:
     schema = pa.schema([("c", pa.string()), ("d", pa.decimal128(20, 2))])
     bounds = {"c": ("1a", "1a"), "d": ("1.00", "2.00")}
     assert not bounds_may_match(c(Op.EQ, "9"), bounds, schema, ["c"], ordered=True)
@@ -498,14 +508,14 @@ def test_texts_are_skipped_only_by_bounds_in_order():
     assert bounds_may_match(above, bounds, schema, ["c", "d"], ordered=False)
 
 
-def test_the_null_partition_among_foreign_bounds_is_no_bound():
+def test_the_null_partition_among_foreign_bounds_is_no_bound() -> None:
     schema = pa.schema([("c", pa.int64())])
     bounds = {"c": ("5", "__HIVE_DEFAULT_PARTITION__")}
     assert bounds_may_match(c(Op.GT, 100), bounds, schema, ["c"], ordered=False)
     assert not bounds_may_match(c(Op.LT, 5), bounds, schema, ["c"], ordered=False)
 
 
-def test_the_bounds_of_a_list_are_parsed_once_for_all_conditions(monkeypatch):
+def test_the_bounds_of_a_list_are_parsed_once_for_all_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = pa.schema([("c", pa.int64())])
     files = table_of([File([{"c": v} for v in held], {}, "ours").entry(None, schema, ()) for held in INTS])
     parsed = []
@@ -519,7 +529,7 @@ def test_the_bounds_of_a_list_are_parsed_once_for_all_conditions(monkeypatch):
     assert len(parsed) == 2, "least and greatest values"
 
 
-def test_a_list_is_evaluated_with_the_schema_and_partitions_of_each_query():
+def test_a_list_is_evaluated_with_the_schema_and_partitions_of_each_query() -> None:
     integers, texts = pa.schema([("c", pa.int64())]), pa.schema([("c", pa.string())])
     files = table_of([File([{"c": v} for v in (5, 10)], {}, "ours").entry(None, integers, ())])
     for _ in range(2):
@@ -528,7 +538,7 @@ def test_a_list_is_evaluated_with_the_schema_and_partitions_of_each_query():
         assert prune(files, c(Op.EQ, 70), integers, ()).to_pylist() == [False]
 
 
-def test_the_entries_of_a_list_are_released_with_it():
+def test_the_entries_of_a_list_are_released_with_it() -> None:
     schema = pa.schema([("c", pa.int64())])
     before = len(metrics_evaluator._read_entries)
     files = table_of([File([{"c": 1}], {}, "ours").entry(None, schema, ())])
@@ -538,7 +548,7 @@ def test_the_entries_of_a_list_are_released_with_it():
     assert len(metrics_evaluator._read_entries) == before
 
 
-def test_many_entries_and_columns_do_not_fill_the_memory(monkeypatch):
+def test_many_entries_and_columns_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "_MAX_METRICS", 6)
     names = [f"c{n}" for n in range(9)]
     schema = pa.schema([(name, pa.int64()) for name in names])

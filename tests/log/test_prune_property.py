@@ -83,7 +83,7 @@ POOLS: dict[str, list[Any]] = {
 NAMES = list(POOLS)
 
 
-def numbers(name):
+def numbers(name: str) -> list[Any]:
     """Literals for a numeric column: also those of other types."""
     own = SCHEMA.field(name).type
     literals = [array_of(POOLS[name], own)[n] for n in range(len(POOLS[name]))]
@@ -94,7 +94,7 @@ def numbers(name):
     return literals
 
 
-def literals_of(name):
+def literals_of(name: str) -> list[Any]:
     own = SCHEMA.field(name).type
     if pa.types.is_integer(own) or pa.types.is_floating(own) or pa.types.is_decimal(own):
         made = numbers(name)
@@ -114,16 +114,16 @@ CUTS = [None, None, {"stats.truncation.maxLength": "1"}, {"stats.truncation.enab
 seeds = st.randoms(use_true_random=True)
 
 
-def own_literals(name, values):
+def own_literals(name: Any, values: Any) -> list[Any]:
     held = array_of(values, SCHEMA.field(name).type)
     return [held[n] for n in range(len(held))]
 
 
-def a_leaf(rnd, name, pool):
+def a_leaf(rnd: Any, name: Any, pool: Any) -> Any:
     here = column(name)
     own = own_literals(name, pool)
 
-    def literal():
+    def literal() -> Any:
         return rnd.choice(own if rnd.random() < 0.7 else LITERALS[name])
 
     kinds = ["compare", "compare", "compare", "in", "null"]
@@ -145,7 +145,7 @@ def a_leaf(rnd, name, pool):
             return Like(here, prefix.replace("\\", "\\\\") + wild)
 
 
-def a_predicate(rnd, pools, depth=2):
+def a_predicate(rnd: Any, pools: Any, depth: int = 2) -> Any:
     kind = rnd.choice(["leaf", "leaf", "and", "or", "not"]) if depth else "leaf"
     if kind == "leaf":
         if rnd.random() < 0.05:
@@ -158,7 +158,7 @@ def a_predicate(rnd, pools, depth=2):
     return And(parts) if kind == "and" else Or(parts)
 
 
-def a_case(rnd, names):
+def a_case(rnd: Any, names: Any) -> Any:
     """Files that have values in a few columns only, out of a few values, and conditions on them."""
     pools = {name: rnd.choices(POOLS[name], k=rnd.randrange(1, 5)) for name in {*names, *PARTITIONS}}
     made = [
@@ -177,7 +177,7 @@ def a_case(rnd, names):
 
 @settings(max_examples=500, deadline=None)
 @given(seeds)
-def test_no_file_with_a_matching_row_is_skipped_and_no_certain_one_is_wrong(rnd):
+def test_no_file_with_a_matching_row_is_skipped_and_no_certain_one_is_wrong(rnd: Any) -> None:
     made, asked = a_case(rnd, rnd.sample(WEIGHTED, k=rnd.choice([1, 1, 2])))
     options = rnd.choice(CUTS)
     table = table_of([file.entry(options) for file in made])
@@ -192,7 +192,7 @@ def test_no_file_with_a_matching_row_is_skipped_and_no_certain_one_is_wrong(rnd)
 
 @settings(max_examples=60, deadline=None)
 @given(seeds)
-def test_what_is_split_off_for_partitions_loses_nothing(rnd):
+def test_what_is_split_off_for_partitions_loses_nothing(rnd: Any) -> None:
     made, asked = a_case(rnd, rnd.choice([("p", "i"), ("q", "p"), ("q", "t")]))
     table = table_of([file.entry() for file in made])
     for predicate in asked:
@@ -206,10 +206,10 @@ def test_what_is_split_off_for_partitions_loses_nothing(rnd):
         assert all(p or not w for w, p in zip(whole.to_pylist(), part.to_pylist(), strict=True))
 
 
-def foreign_fold(texts):
+def foreign_fold(texts: list[str]) -> Any:
     """The bounds that the original finds: as numbers if both look like numbers, else as texts."""
 
-    def less(a, b):
+    def less(a: str, b: str) -> Any:
         for number in (int, float):
             try:
                 return number(a) < number(b)
@@ -225,7 +225,7 @@ def foreign_fold(texts):
 
 @settings(max_examples=200, deadline=None)
 @given(seeds)
-def test_no_manifest_with_a_matching_row_is_skipped(rnd):
+def test_no_manifest_with_a_matching_row_is_skipped(rnd: Any) -> None:
     made, asked = a_case(rnd, rnd.choice([("p",), ("q",), ("p", "q")]))
     ordered = rnd.random() < 0.5
     bounds = {}

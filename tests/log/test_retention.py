@@ -4,12 +4,14 @@ import contextlib
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from indextables.errors import CorruptLogError, StoreError, VersionNotFoundError
 from indextables.log.retention import HOUR_MS, Retention, stream_retention
 from indextables.log.snapshot_cache import invalidate
+from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.store import open_store
 from tests.log_tables import generations as made
@@ -21,7 +23,7 @@ DAY = 24 * HOUR
 
 
 @pytest.fixture(autouse=True)
-def cold():
+def cold() -> None:
     invalidate()
 
 
@@ -30,7 +32,7 @@ def aged(path: Path, hours: float) -> None:
     os.utime(path, (moment, moment))
 
 
-def cleaner(where, options=None):
+def cleaner(where: Any, options: dict[Any, Any] | None = None) -> TransactionLog:
     return a_log(where, options, clock=Clock(now=NOW, step=0))
 
 
@@ -41,7 +43,7 @@ class History:
         self.path = path
         self.folder = path / "_transaction_log"
         log = a_table(str(path))
-        self.expected = {0: []}
+        self.expected: dict[int, list[Any]] = {0: []}
         for version in range(1, 13):
             if version % 5 == 0:
                 remove(log, f"{version - 1}-0.split")
@@ -82,7 +84,7 @@ class History:
             assert paths_of(log.snapshot(version=version)) == self.expected[version], version
 
 
-def test_versions_are_kept_as_long_as_promised_with_what_they_are_read_from(tmp_path):
+def test_versions_are_kept_as_long_as_promised_with_what_they_are_read_from(tmp_path: Path) -> None:
     history = History(tmp_path / "t")
     cleaner(str(tmp_path / "t"), {"purge.txLogRetentionHours": str(5 * 24)}).clean()
     # Five days promise versions 7 to 12, and 6, which was the newest five days ago; 6 has a state.
@@ -92,14 +94,14 @@ def test_versions_are_kept_as_long_as_promised_with_what_they_are_read_from(tmp_
         a_log(str(tmp_path / "t")).snapshot(version=5)
 
 
-def test_a_promised_version_between_states_keeps_the_state_before_it(tmp_path):
+def test_a_promised_version_between_states_keeps_the_state_before_it(tmp_path: Path) -> None:
     history = History(tmp_path / "t")
     cleaner(str(tmp_path / "t"), {"purge.txLogRetentionHours": str(3 * 24)}).clean()
     history.check(range(8, 13))
     assert history.versions == [7, 8, 9, 10, 11, 12], "8 is read from the state at 6"
 
 
-def test_without_a_state_before_the_oldest_promised_version_nothing_goes(tmp_path):
+def test_without_a_state_before_the_oldest_promised_version_nothing_goes(tmp_path: Path) -> None:
     """The only state is newer; the promised versions are replayed from the beginning."""
     history = History(tmp_path / "t", last_state=0)
     log = a_log(str(tmp_path / "t"))
@@ -110,13 +112,13 @@ def test_without_a_state_before_the_oldest_promised_version_nothing_goes(tmp_pat
     history.check(range(13))
 
 
-def test_without_any_state_nothing_goes(tmp_path):
+def test_without_any_state_nothing_goes(tmp_path: Path) -> None:
     history = History(tmp_path / "t", last_state=0)
     assert cleaner(str(tmp_path / "t"), {"purge.txLogRetentionHours": "0"}).clean().paths == ()
     history.check(range(13))
 
 
-def test_with_everything_old_the_newest_version_and_its_state_stay(tmp_path):
+def test_with_everything_old_the_newest_version_and_its_state_stay(tmp_path: Path) -> None:
     history = History(tmp_path / "t")
     options = {
         "purge.txLogRetentionHours": "0",
@@ -129,7 +131,7 @@ def test_with_everything_old_the_newest_version_and_its_state_stay(tmp_path):
     history.check(range(12, 13))
 
 
-def test_states_are_kept_by_number(tmp_path):
+def test_states_are_kept_by_number(tmp_path: Path) -> None:
     history = History(tmp_path / "t")
     base = {"purge.txLogRetentionHours": "1", "state.retention.hours": "0"}
     cleaner(str(tmp_path / "t"), {**base, "state.retention.versions": "2"}).clean()
@@ -139,7 +141,7 @@ def test_states_are_kept_by_number(tmp_path):
     assert paths_of(a_log(str(tmp_path / "t")).snapshot(version=9)) == history.expected[9]
 
 
-def test_states_are_kept_by_age(tmp_path):
+def test_states_are_kept_by_age(tmp_path: Path) -> None:
     history = History(tmp_path / "t")
     base = {"purge.txLogRetentionHours": "1", "state.retention.versions": "0"}
     cleaner(str(tmp_path / "t"), {**base, "state.retention.hours": str(7 * 24)}).clean()
@@ -148,7 +150,7 @@ def test_states_are_kept_by_age(tmp_path):
     assert history.states == [9, 12]
 
 
-def test_states_among_promised_versions_go_if_versions_tell_them(tmp_path):
+def test_states_among_promised_versions_go_if_versions_tell_them(tmp_path: Path) -> None:
     history = History(tmp_path / "t")
     options = {
         "state.retention.versions": "0",
@@ -160,7 +162,7 @@ def test_states_among_promised_versions_go_if_versions_tell_them(tmp_path):
     history.check(range(5, 13))
 
 
-def test_manifests_that_no_state_needs_go_when_they_are_old_enough(tmp_path):
+def test_manifests_that_no_state_needs_go_when_they_are_old_enough(tmp_path: Path) -> None:
     history = History(tmp_path / "t", compact=True)
     old = {"purge.txLogRetentionHours": "1", "state.retention.versions": "0", "state.retention.hours": "0"}
     log = cleaner(str(tmp_path / "t"), {**old, "state.gc.minManifestAgeHours": "100000"})
@@ -171,7 +173,7 @@ def test_manifests_that_no_state_needs_go_when_they_are_old_enough(tmp_path):
     assert len(list((history.folder / "manifests").iterdir())) == 2
 
 
-def test_a_young_manifest_stays_though_nobody_refers_to_it(tmp_path):
+def test_a_young_manifest_stays_though_nobody_refers_to_it(tmp_path: Path) -> None:
     """A running checkpoint may be about to."""
     history = History(tmp_path / "t")
     stray = history.folder / "manifests/manifest-0123.avro"
@@ -184,7 +186,7 @@ def test_a_young_manifest_stays_though_nobody_refers_to_it(tmp_path):
     assert not stray.exists()
 
 
-def test_manifests_shared_with_the_current_state_stay(tmp_path):
+def test_manifests_shared_with_the_current_state_stay(tmp_path: Path) -> None:
     history = History(tmp_path / "t")
     options = {
         "purge.txLogRetentionHours": "0",
@@ -195,7 +197,7 @@ def test_manifests_shared_with_the_current_state_stay(tmp_path):
     history.check(range(12, 13))
 
 
-def test_a_state_that_cannot_be_read_keeps_all_manifests(tmp_path):
+def test_a_state_that_cannot_be_read_keeps_all_manifests(tmp_path: Path) -> None:
     history = History(tmp_path / "t", compact=True)
     damaged = history.folder / f"state-v{9:020d}/_manifest.avro"
     damaged.write_bytes(b"damaged")
@@ -205,7 +207,7 @@ def test_a_state_that_cannot_be_read_keeps_all_manifests(tmp_path):
     history.check(range(12, 13))
 
 
-def test_the_state_that_the_pointer_names_stays(tmp_path):
+def test_the_state_that_the_pointer_names_stays(tmp_path: Path) -> None:
     """Other engines trust the pointer."""
     history = History(tmp_path / "t")
     pointer = history.folder / "_last_checkpoint"
@@ -219,7 +221,7 @@ def test_the_state_that_the_pointer_names_stays(tmp_path):
     assert history.states == [3, 12]
 
 
-def test_a_dry_run_writes_and_deletes_nothing(tmp_path):
+def test_a_dry_run_writes_and_deletes_nothing(tmp_path: Path) -> None:
     History(tmp_path / "t", last_state=9)
     store = WatchedStore(open_store(str(tmp_path / "t")))
     log = cleaner(store, {"purge.txLogRetentionHours": "0"})
@@ -230,7 +232,7 @@ def test_a_dry_run_writes_and_deletes_nothing(tmp_path):
     assert store.watch.of("create", "put", "delete") == []
 
 
-def test_a_dry_run_of_truncation_names_what_the_real_run_deletes(tmp_path):
+def test_a_dry_run_of_truncation_names_what_the_real_run_deletes(tmp_path: Path) -> None:
     history = History(tmp_path / "t", last_state=9)
     log = cleaner(str(tmp_path / "t"))
     _, planned = log.truncate(dry_run=True)
@@ -241,7 +243,7 @@ def test_a_dry_run_of_truncation_names_what_the_real_run_deletes(tmp_path):
     history.check(range(12, 13))
 
 
-def test_truncation_writes_a_state_if_there_is_none_and_keeps_the_newest_version(tmp_path):
+def test_truncation_writes_a_state_if_there_is_none_and_keeps_the_newest_version(tmp_path: Path) -> None:
     history = History(tmp_path / "t", last_state=0)
     version, found = cleaner(str(tmp_path / "t")).truncate()
     assert version == 12
@@ -250,14 +252,14 @@ def test_truncation_writes_a_state_if_there_is_none_and_keeps_the_newest_version
     history.check(range(12, 13))
 
 
-def test_truncation_never_touches_splits(tmp_path):
+def test_truncation_never_touches_splits(tmp_path: Path) -> None:
     History(tmp_path / "t")
     (tmp_path / "t/1-0.split").write_bytes(b"rows")
     cleaner(str(tmp_path / "t")).truncate()
     assert (tmp_path / "t/1-0.split").exists()
 
 
-def test_a_truncated_table_is_truncated_again_and_goes_on(tmp_path):
+def test_a_truncated_table_is_truncated_again_and_goes_on(tmp_path: Path) -> None:
     history = History(tmp_path / "t")
     log = cleaner(str(tmp_path / "t"))
     for _ in range(2):
@@ -273,7 +275,7 @@ class CutError(Exception):
 
 
 @pytest.mark.parametrize("how", ["clean", "truncate"])
-def test_an_interruption_after_any_single_delete_leaves_a_table_that_reads(tmp_path, how):
+def test_an_interruption_after_any_single_delete_leaves_a_table_that_reads(tmp_path: Path, how: str) -> None:
     options = {
         "purge.txLogRetentionHours": "100",
         "state.retention.versions": "0",
@@ -292,7 +294,7 @@ def test_an_interruption_after_any_single_delete_leaves_a_table_that_reads(tmp_p
         store = WatchedStore(open_store(str(tmp_path / "t")))
         left = [stop]
 
-        def before(operation: str, path: str, left=left) -> None:
+        def before(operation: str, path: str, left: Any = left) -> None:
             if operation == "delete":
                 if not left[0]:
                     raise CutError
@@ -314,7 +316,7 @@ def test_an_interruption_after_any_single_delete_leaves_a_table_that_reads(tmp_p
         history.check(range(12, 13) if how == "truncate" else range(8, 13))
 
 
-def _deleted(table: Path, options, how: str) -> list[str]:
+def _deleted(table: Path, options: dict[str, str], how: str) -> list[str]:
     store = WatchedStore(open_store(str(table)))
     getattr(cleaner(store, options), how)()
     return store.watch.of("delete")
@@ -330,7 +332,7 @@ def _expected(table: Path) -> dict[int, list[str]]:
     return _known[str(table)]
 
 
-def test_a_state_written_while_cleaning_keeps_its_manifests(tmp_path):
+def test_a_state_written_while_cleaning_keeps_its_manifests(tmp_path: Path) -> None:
     """It was not there when the decision was made; what it refers to must not go."""
     history = History(tmp_path / "t", last_state=9)
     store = WatchedStore(open_store(str(tmp_path / "t")))
@@ -340,7 +342,7 @@ def test_a_state_written_while_cleaning_keeps_its_manifests(tmp_path):
         "state.retention.hours": "0",
     }
     other = a_log(str(tmp_path / "t"), {"state.compaction.tombstoneThreshold": "10"})
-    done = []
+    done: list[Any] = []
 
     def before(operation: str, path: str) -> None:
         if operation == "delete" and not done:
@@ -354,7 +356,7 @@ def test_a_state_written_while_cleaning_keeps_its_manifests(tmp_path):
     history.check(range(12, 13))
 
 
-def test_two_cleaners_at_once_do_no_harm(tmp_path):
+def test_two_cleaners_at_once_do_no_harm(tmp_path: Path) -> None:
     history = History(tmp_path / "t")
     options = {
         "purge.txLogRetentionHours": "1",
@@ -363,7 +365,7 @@ def test_two_cleaners_at_once_do_no_harm(tmp_path):
     }
     store = WatchedStore(open_store(str(tmp_path / "t")))
     other = cleaner(str(tmp_path / "t"), options)
-    done = []
+    done: list[Any] = []
 
     def before(operation: str, path: str) -> None:
         if operation == "delete" and not done:
@@ -375,7 +377,7 @@ def test_two_cleaners_at_once_do_no_harm(tmp_path):
     history.check(range(11, 13))
 
 
-def test_cleaning_a_state_only_table_keeps_what_is_promised(tmp_path):
+def test_cleaning_a_state_only_table_keeps_what_is_promised(tmp_path: Path) -> None:
     table = made.generation_a(tmp_path / "t", 6)
     for version in range(1, 7):
         aged(table.log / f"state-v{version:020d}/_manifest.avro", (6 - version) * 24)
@@ -395,7 +397,7 @@ def test_cleaning_a_state_only_table_keeps_what_is_promised(tmp_path):
     assert log.snapshot(version=3).schema.names == ["id", "text"]
 
 
-def test_cleaning_a_json_table_takes_parts_with_their_checkpoint(tmp_path):
+def test_cleaning_a_json_table_takes_parts_with_their_checkpoint(tmp_path: Path) -> None:
     table = made.generation_j(tmp_path / "t", 12, checkpoint_at=5, parts=True)
     abandoned = table.log / f"{7:020d}.checkpoint.feedfeedfeed.00001.json"
     abandoned.write_bytes(b"")
@@ -410,7 +412,7 @@ def test_cleaning_a_json_table_takes_parts_with_their_checkpoint(tmp_path):
     assert len(paths_of(a_log(str(tmp_path / "t")).snapshot())) == 12
 
 
-def test_metadata_is_not_cleaned_away(tmp_path):
+def test_metadata_is_not_cleaned_away(tmp_path: Path) -> None:
     """States of older writers leave it out; only version 0 has it."""
     table = made.generation_a(tmp_path / "t", 4)
     for path in table.log.rglob("*"):
@@ -427,7 +429,7 @@ def test_metadata_is_not_cleaned_away(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["avro", "json"])
-def test_truncating_a_state_only_table_keeps_its_metadata(tmp_path, form):
+def test_truncating_a_state_only_table_keeps_its_metadata(tmp_path: Path, form: str) -> None:
     made.generation_a(tmp_path / "t", 4)
     log = cleaner(str(tmp_path / "t"), {"state.format": form})
     version, planned = log.truncate(dry_run=True)
@@ -437,11 +439,11 @@ def test_truncating_a_state_only_table_keeps_its_metadata(tmp_path, form):
     assert (snapshot.num_files, snapshot.schema.names) == (8, ["id", "text"])
 
 
-def test_a_reader_that_is_overtaken_by_a_truncation_reads_the_newest(tmp_path):
+def test_a_reader_that_is_overtaken_by_a_truncation_reads_the_newest(tmp_path: Path) -> None:
     history = History(tmp_path / "t", last_state=0)
     store = WatchedStore(open_store(str(tmp_path / "t")))
     reader = a_log(store)
-    done = []
+    done: list[Any] = []
 
     def before(operation: str, path: str) -> None:
         if operation == "get" and path.endswith("7.json") and not done:
@@ -453,14 +455,14 @@ def test_a_reader_that_is_overtaken_by_a_truncation_reads_the_newest(tmp_path):
     assert done
 
 
-def test_a_warm_reader_that_is_overtaken_reads_the_newest_too(tmp_path):
+def test_a_warm_reader_that_is_overtaken_reads_the_newest_too(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"), {"transaction.cache.enabled": "false"})
     store = WatchedStore(open_store(str(tmp_path / "t")))
     reader = a_log(store)
     reader.snapshot()
     for n in range(5):
         append(log, f"{n}.split")
-    done = []
+    done: list[Any] = []
 
     def before(operation: str, path: str) -> None:
         if operation == "get" and path.endswith("3.json") and not done:
@@ -472,7 +474,7 @@ def test_a_warm_reader_that_is_overtaken_reads_the_newest_too(tmp_path):
     assert done
 
 
-def test_history_and_time_travel_are_overtaken_without_harm(tmp_path):
+def test_history_and_time_travel_are_overtaken_without_harm(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     for n in range(5):
         append(log, f"{n}.split")
@@ -484,9 +486,9 @@ def test_history_and_time_travel_are_overtaken_without_harm(tmp_path):
         shutil.rmtree(tmp_path / "copy", ignore_errors=True)
         shutil.copytree(tmp_path / "t", tmp_path / "copy")
         store = WatchedStore(open_store(str(tmp_path / "copy")))
-        done = []
+        done: list[Any] = []
 
-        def before(operation: str, path: str, done=done) -> None:
+        def before(operation: str, path: str, done: Any = done) -> None:
             if operation == "get" and path.endswith("0.json") and not done:
                 done.append(1)
                 a_log(str(tmp_path / "copy")).truncate()
@@ -500,7 +502,7 @@ def test_history_and_time_travel_are_overtaken_without_harm(tmp_path):
         assert done
 
 
-def test_a_failed_delete_is_reported(tmp_path):
+def test_a_failed_delete_is_reported(tmp_path: Path) -> None:
     History(tmp_path / "t")
     store = WatchedStore(open_store(str(tmp_path / "t")))
 
@@ -513,14 +515,14 @@ def test_a_failed_delete_is_reported(tmp_path):
         cleaner(store, {"purge.txLogRetentionHours": "0"}).clean()
 
 
-def test_hours_can_be_given_for_one_run(tmp_path):
+def test_hours_can_be_given_for_one_run(tmp_path: Path) -> None:
     history = History(tmp_path / "t")
     assert cleaner(str(tmp_path / "t")).expired_files().versions == ()
     assert cleaner(str(tmp_path / "t")).expired_files(log_hours=50).versions == tuple(range(10))
     assert history.versions == list(range(13))
 
 
-def test_an_overwritten_table_loses_its_old_manifests(tmp_path):
+def test_an_overwritten_table_loses_its_old_manifests(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     append(log, *(f"{n}.split" for n in range(5)))
     log.checkpoint()
@@ -536,7 +538,7 @@ def test_an_overwritten_table_loses_its_old_manifests(tmp_path):
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_a_checkpoint_after_a_commit_deletes_expired_versions(tmp_path, enabled):
+def test_a_checkpoint_after_a_commit_deletes_expired_versions(tmp_path: Path, enabled: bool) -> None:
     history = History(tmp_path / "t")
     options = {
         "purge.txLogRetentionHours": "120",
@@ -551,7 +553,7 @@ def test_a_checkpoint_after_a_commit_deletes_expired_versions(tmp_path, enabled)
 _CHECKPOINTS = {"checkpoint.enabled": True, "checkpoint.interval": "1"}
 
 
-def test_versions_beyond_the_maximum_number_are_deleted_before_their_retention(tmp_path):
+def test_versions_beyond_the_maximum_number_are_deleted_before_their_retention(tmp_path: Path) -> None:
     history = History(tmp_path / "t")
     append(cleaner(str(tmp_path / "t"), {**_CHECKPOINTS, "cleanup.maxVersions": "5"}), "13.split")
     # 9 to 13 are five versions; 8 was the newest when 9 came, and the state at 6 is what it is read from.
@@ -565,7 +567,7 @@ def test_versions_beyond_the_maximum_number_are_deleted_before_their_retention(t
         log.snapshot(version=5)
 
 
-def test_a_maximum_number_of_versions_spares_those_of_the_last_hour(tmp_path):
+def test_a_maximum_number_of_versions_spares_those_of_the_last_hour(tmp_path: Path) -> None:
     history = History(tmp_path / "t")
     options = {**_CHECKPOINTS, "cleanup.maxVersions": "2"}
     history.age(0.5)
@@ -588,19 +590,23 @@ def test_a_maximum_number_of_versions_spares_those_of_the_last_hour(tmp_path):
         ({"cleanup.maxVersions": 7, "purge.txLogRetentionHours": 24}, 7, 24),
     ],
 )
-def test_a_stream_limits_versions_unless_options_say_what_is_retained(options, versions, hours):
+def test_a_stream_limits_versions_unless_options_say_what_is_retained(
+    options: Any, versions: int, hours: int
+) -> None:
     retention = Retention.of(stream_retention(Options.parse(options)))
     assert (retention.max_versions, retention.log_ms) == (versions, hours * HOUR_MS)
 
 
-def test_a_few_expired_versions_among_many_wait(tmp_path):
+def test_a_few_expired_versions_among_many_wait(tmp_path: Path) -> None:
     history = History(tmp_path / "t")
     options = {**_CHECKPOINTS, "purge.txLogRetentionHours": str(24 * 12 - 1)}
     append(cleaner(str(tmp_path / "t"), options), "13.split")
     assert history.versions == list(range(14))  # one of 14 has expired: less than a tenth
 
 
-def test_a_commit_is_in_the_table_if_expired_files_cannot_be_deleted(tmp_path, caplog):
+def test_a_commit_is_in_the_table_if_expired_files_cannot_be_deleted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     History(tmp_path / "t")
     options = {
         "purge.txLogRetentionHours": "120",
@@ -614,7 +620,7 @@ def test_a_commit_is_in_the_table_if_expired_files_cannot_be_deleted(tmp_path, c
     assert any("were not deleted: state.gc.minManifestAgeHours" in r.getMessage() for r in caplog.records)
 
 
-def test_without_expired_versions_a_checkpoint_deletes_nothing_and_asks_no_clock(tmp_path):
+def test_without_expired_versions_a_checkpoint_deletes_nothing_and_asks_no_clock(tmp_path: Path) -> None:
     history = History(tmp_path / "t")
     store = WatchedStore(open_store(str(tmp_path / "t")))
     log = a_log(store, {"checkpoint.enabled": True, "checkpoint.interval": "1"}, clock=Clock(now=NOW, step=0))

@@ -43,7 +43,7 @@ json_values = st.recursive(
 
 
 @pytest.mark.parametrize(("text", "expected"), VECTORS)
-def test_hashes_are_those_of_the_original(text, expected) -> None:
+def test_hashes_are_those_of_the_original(text: str, expected: str) -> None:
     assert schema_hash(text) == expected
 
 
@@ -61,8 +61,8 @@ def test_every_registry_entry_of_the_original_tables_hashes_to_its_key() -> None
 
 
 @given(json_values, st.randoms(use_true_random=False))
-def test_the_order_of_keys_does_not_matter(value, random) -> None:
-    def shuffled(node):
+def test_the_order_of_keys_does_not_matter(value: Any, random: Any) -> None:
+    def shuffled(node: Any) -> Any:
         if isinstance(node, dict):
             keys = list(node)
             random.shuffle(keys)
@@ -89,7 +89,7 @@ def test_names_are_ordered_by_their_bytes() -> None:
 @pytest.mark.parametrize(
     "text", ["not json", "[NaN]", '["\\ud800"]', "[" * 100_000, "[" * 200 + "]" * 200, ""]
 )
-def test_what_is_not_json_to_the_original_is_hashed_as_it_is(text) -> None:
+def test_what_is_not_json_to_the_original_is_hashed_as_it_is(text: str) -> None:
     assert len(schema_hash(text)) == 16
     assert schema_hash(text) != schema_hash(text + " ")
 
@@ -139,7 +139,7 @@ def test_files_are_deduplicated_as_adds_are() -> None:
     assert deduplicate_files(untouched, {}) == (untouched, {})
 
 
-def _with_refs(*refs):
+def _with_refs(*refs: Any) -> Any:
     return from_adds([an_add(n, doc_mapping_ref=ref) for n, ref in enumerate(refs)], version=1, timestamp=2)
 
 

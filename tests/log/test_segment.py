@@ -1,6 +1,7 @@
 """The files of the newest version in an object store, where the pointer and a listing are read at once."""
 
-from typing import cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -20,8 +21,8 @@ class RemoteLog(WatchedStore):
         self.lists_in_pages = True
         self._before = before
 
-    def list(self, prefix: str = "", *, after: str | None = None):
-        files = super().list(prefix, after=after)
+    def list(self, prefix: str = "", *, after: str | None = None) -> Any:
+        files: Any = super().list(prefix, after=after)
         if self._before is None:
             return files
         older, self._before = self._before, None
@@ -29,7 +30,7 @@ class RemoteLog(WatchedStore):
 
 
 @pytest.fixture
-def log(tmp_path):
+def log(tmp_path: Path) -> Store:
     table = tmp_path / "t"
     for n in range(4):
         indextables.write(table, [{"n": n}], options={"mergeOnWrite.enabled": "false"})
@@ -44,14 +45,14 @@ def names(log: Store) -> set[str]:
     return {info.path for info in log.list()}
 
 
-def test_one_listing_is_enough_without_a_pointer(log):
+def test_one_listing_is_enough_without_a_pointer(log: Store) -> None:
     assert POINTER not in names(log)
     remote = RemoteLog(log)
     assert newest(remote) == newest(log)
     assert len(remote.watch.of("list")) == 1
 
 
-def test_one_listing_is_enough_with_a_pointer(log, tmp_path):
+def test_one_listing_is_enough_with_a_pointer(log: Store, tmp_path: Path) -> None:
     indextables.open(tmp_path / "t").checkpoint()
     indextables.write(tmp_path / "t", [{"n": 9}], options={"mergeOnWrite.enabled": "false"})
     assert POINTER in names(log)
@@ -60,7 +61,7 @@ def test_one_listing_is_enough_with_a_pointer(log, tmp_path):
     assert len(remote.watch.of("list")) == 1
 
 
-def test_files_that_were_listed_before_the_pointer_moved_are_listed_again(log, tmp_path):
+def test_files_that_were_listed_before_the_pointer_moved_are_listed_again(log: Store, tmp_path: Path) -> None:
     before = names(log)
     indextables.write(tmp_path / "t", [{"n": 9}], options={"mergeOnWrite.enabled": "false"})
     indextables.open(tmp_path / "t").checkpoint()
@@ -70,7 +71,9 @@ def test_files_that_were_listed_before_the_pointer_moved_are_listed_again(log, t
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_a_long_log_is_listed_from_the_pointer_on(log, tmp_path, monkeypatch, checkpoint):
+def test_a_long_log_is_listed_from_the_pointer_on(
+    log: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: bool
+) -> None:
     if checkpoint:
         indextables.open(tmp_path / "t").checkpoint()
     monkeypatch.setattr(segment, "_MAX_FIRST_FILES", 3)
@@ -80,7 +83,9 @@ def test_a_long_log_is_listed_from_the_pointer_on(log, tmp_path, monkeypatch, ch
     assert len(remote.watch.of("list")) == (3 if checkpoint else 2)
 
 
-def test_versions_and_states_are_listed_without_manifests_and_earlier_states(log, tmp_path):
+def test_versions_and_states_are_listed_without_manifests_and_earlier_states(
+    log: Store, tmp_path: Path
+) -> None:
     table = indextables.open(tmp_path / "t")
     first = table.checkpoint().version
     indextables.write(tmp_path / "t", [{"n": 10}], options={"mergeOnWrite.enabled": "false"})
@@ -93,9 +98,9 @@ def test_versions_and_states_are_listed_without_manifests_and_earlier_states(log
     assert set(segment.full_listing(log).states) >= {first, newest_version}
 
 
-def test_an_error_of_the_listing_reaches_the_caller(log):
+def test_an_error_of_the_listing_reaches_the_caller(log: Store) -> None:
     class Broken(RemoteLog):
-        def list(self, prefix: str = "", *, after: str | None = None):
+        def list(self, prefix: str = "", *, after: str | None = None) -> None:
             raise indextables.errors.StoreError("no answer")
 
     with pytest.raises(indextables.errors.StoreError, match="no answer"):

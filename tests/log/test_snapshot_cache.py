@@ -2,6 +2,8 @@
 
 import os
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +13,7 @@ from indextables.log import snapshot, snapshot_cache
 from indextables.log.checkpoint import checkpoint
 from indextables.log.format import manifest
 from indextables.log.snapshot_cache import cache_limits, cache_statistics, invalidate
+from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.options import log as opt
 from indextables.predicate import Column, Compare, Op
@@ -18,21 +21,22 @@ from indextables.store import open_store
 from tests.log_tables import generations as made
 from tests.log_tables.build import a_log, a_table, append, env, overwrite, paths_of, remove, split
 from tests.log_tables.watched import WatchedStore
+from tests.servers.fixtures import StoreUrl
 
 OFF = {"transaction.cache.enabled": "false"}
 
 
 @pytest.fixture(autouse=True)
-def cold():
+def cold() -> None:
     invalidate()
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> WatchedStore:
     return WatchedStore(open_store(str(tmp_path / "t")))
 
 
-def elsewhere(path):
+def elsewhere(path: Path) -> TransactionLog:
     """A log as another process holds it: nothing of what it does is known here."""
     return a_log(str(path), OFF)
 
@@ -40,7 +44,7 @@ def elsewhere(path):
 # --- reading less ----------------------------------------------------------------------------------
 
 
-def test_a_second_look_lists_and_reads_nothing(store):
+def test_a_second_look_lists_and_reads_nothing(store: WatchedStore) -> None:
     log = a_table(store)
     append(log, "a.split", "b.split")
     log.checkpoint()
@@ -52,7 +56,7 @@ def test_a_second_look_lists_and_reads_nothing(store):
     assert store.watch.seen == [("list", ""), ("list", "")]  # of versions and of states
 
 
-def test_a_second_condition_that_excludes_no_manifest_reads_nothing(store):
+def test_a_second_condition_that_excludes_no_manifest_reads_nothing(store: WatchedStore) -> None:
     log = a_table(store)
     append(log, "a.split", "b.split")
     log.checkpoint()
@@ -65,7 +69,7 @@ def test_a_second_condition_that_excludes_no_manifest_reads_nothing(store):
 
 
 @pytest.fixture
-def by_day(store, monkeypatch):
+def by_day(store: WatchedStore, monkeypatch: pytest.MonkeyPatch) -> TransactionLog:
     """Three manifests with four days each, one day in a block."""
     monkeypatch.setattr(manifest, "BLOCK_ENTRIES", 10)
     monkeypatch.setattr(snapshot, "BLOCK_ENTRIES", 10)
@@ -80,11 +84,11 @@ def by_day(store, monkeypatch):
     return log
 
 
-def equal(name, value):
+def equal(name: str, value: int | str) -> Compare:
     return Compare(Op.EQ, Column((name,)), pa.scalar(value))
 
 
-def test_the_blocks_of_a_condition_are_fetched_once(by_day, store):
+def test_the_blocks_of_a_condition_are_fetched_once(by_day: TransactionLog, store: WatchedStore) -> None:
     day = equal("day", "2024-01-06")
     first = by_day.snapshot().files(day)
     assert first.num_rows == 10
@@ -98,7 +102,9 @@ def test_the_blocks_of_a_condition_are_fetched_once(by_day, store):
     assert not any("manifests/" in path for path in store.watch.of("get", "head"))
 
 
-def test_the_header_of_a_manifest_is_fetched_once_for_all_conditions(by_day, store):
+def test_the_header_of_a_manifest_is_fetched_once_for_all_conditions(
+    by_day: TransactionLog, store: WatchedStore
+) -> None:
     by_day.snapshot().files(equal("day", "2024-01-06"))
     store.watch.forget()
     assert by_day.snapshot().files(equal("day", "2024-01-07")).num_rows == 10
@@ -107,7 +113,9 @@ def test_the_header_of_a_manifest_is_fetched_once_for_all_conditions(by_day, sto
     assert by_day.snapshot().num_files == 120
 
 
-def test_blocks_are_cached_for_the_same_reader_only(by_day, store, monkeypatch):
+def test_blocks_are_cached_for_the_same_reader_only(
+    by_day: TransactionLog, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     day = equal("day", "2024-01-06")
     by_day.snapshot().files(day)
     monkeypatch.setattr(os, "geteuid", lambda: 4242)
@@ -117,7 +125,7 @@ def test_blocks_are_cached_for_the_same_reader_only(by_day, store, monkeypatch):
     assert [path for path in store.watch.of("get") if "manifests/" in path]
 
 
-def test_lists_of_some_blocks_are_bounded_like_others(by_day, store):
+def test_lists_of_some_blocks_are_bounded_like_others(by_day: TransactionLog, store: WatchedStore) -> None:
     day = equal("day", "2024-01-06")
     for options in (OFF, {"transaction.cache.fileList.maxBytes": "100"}):
         log = a_log(store, options)
@@ -129,7 +137,7 @@ def test_lists_of_some_blocks_are_bounded_like_others(by_day, store):
         assert cache_statistics()["manifest"].entries == 0
 
 
-def test_only_what_came_after_is_read(store, tmp_path):
+def test_only_what_came_after_is_read(store: WatchedStore, tmp_path: Path) -> None:
     log = a_table(store)
     append(log, *(f"{n}.split" for n in range(30)))
     log.checkpoint()
@@ -141,7 +149,7 @@ def test_only_what_came_after_is_read(store, tmp_path):
     assert store.watch.of("get") == [f"{2:020d}.json"]
 
 
-def test_a_file_list_is_carried_on_by_a_commit(store):
+def test_a_file_list_is_carried_on_by_a_commit(store: WatchedStore) -> None:
     log = a_table(store)
     append(log, "a.split")
     log.snapshot().files()
@@ -151,7 +159,7 @@ def test_a_file_list_is_carried_on_by_a_commit(store):
     assert store.watch.seen == []
 
 
-def test_earlier_versions_are_kept_too(store):
+def test_earlier_versions_are_kept_too(store: WatchedStore) -> None:
     log = a_table(store)
     for n in range(4):
         append(log, f"{n}.split")
@@ -162,7 +170,7 @@ def test_earlier_versions_are_kept_too(store):
     assert store.watch.of("get") == []
 
 
-def test_hits_and_misses_are_counted(tmp_path):
+def test_hits_and_misses_are_counted(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     append(log, "a.split")
     invalidate()
@@ -179,7 +187,7 @@ def test_hits_and_misses_are_counted(tmp_path):
     assert after["fileList"].weight > 0
 
 
-def test_metadata_that_had_to_be_searched_is_kept(tmp_path):
+def test_metadata_that_had_to_be_searched_is_kept(tmp_path: Path) -> None:
     made.generation_a(tmp_path / "t", 5)
     store = WatchedStore(open_store(str(tmp_path / "t")))
     options = {"transaction.cache.snapshot.ttl.ms": "0"}
@@ -192,7 +200,7 @@ def test_metadata_that_had_to_be_searched_is_kept(tmp_path):
 # --- bounds ----------------------------------------------------------------------------------------
 
 
-def test_off_means_nothing_is_kept(store):
+def test_off_means_nothing_is_kept(store: WatchedStore) -> None:
     log = a_table(store, OFF)
     append(log, "a.split")
     log.snapshot().files()
@@ -201,7 +209,7 @@ def test_off_means_nothing_is_kept(store):
 
 
 @pytest.mark.parametrize("cache", ["snapshot", "fileList", "version"])
-def test_a_capacity_of_nothing_turns_one_cache_off(tmp_path, cache):
+def test_a_capacity_of_nothing_turns_one_cache_off(tmp_path: Path, cache: str) -> None:
     log = a_table(str(tmp_path / "t"), {f"transaction.cache.{cache}.capacity": "0"})
     append(log, "a.split")
     invalidate()
@@ -212,7 +220,7 @@ def test_a_capacity_of_nothing_turns_one_cache_off(tmp_path, cache):
     assert sum(s.entries for s in kept.values()) > 0
 
 
-def test_capacity_drops_the_least_recently_used(tmp_path):
+def test_capacity_drops_the_least_recently_used(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"), {"transaction.cache.version.capacity": "3"})
     for n in range(6):
         append(log, f"{n}.split")
@@ -221,7 +229,7 @@ def test_capacity_drops_the_least_recently_used(tmp_path):
     assert cache_statistics()["version"].entries == 3
 
 
-def test_file_lists_are_bounded_by_their_bytes(tmp_path):
+def test_file_lists_are_bounded_by_their_bytes(tmp_path: Path) -> None:
     options = {"transaction.cache.fileList.maxBytes": "4K"}
     log = a_table(str(tmp_path / "t"), options)
     append(log, *(f"{n}.split" for n in range(5)))
@@ -233,7 +241,7 @@ def test_file_lists_are_bounded_by_their_bytes(tmp_path):
     assert cache_statistics()["fileList"].weight <= 4096
 
 
-def test_the_clock_of_a_cache(monkeypatch):
+def test_the_clock_of_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     cache: Cache[str, str] = Cache(weigh=len)
@@ -248,7 +256,7 @@ def test_the_clock_of_a_cache(monkeypatch):
     assert cache.get("a", ttl_ms=0) is None, "no time to live is off"
 
 
-def test_a_value_heavier_than_the_bound_is_not_kept():
+def test_a_value_heavier_than_the_bound_is_not_kept() -> None:
     cache: Cache[str, str] = Cache(weigh=len)
     cache.put("a", "small", capacity=5, max_weight=10)
     cache.put("b", "x" * 11, capacity=5, max_weight=10)
@@ -256,14 +264,14 @@ def test_a_value_heavier_than_the_bound_is_not_kept():
     assert cache.statistics().weight == 0
 
 
-def test_a_value_put_twice_counts_once():
+def test_a_value_put_twice_counts_once() -> None:
     cache: Cache[str, str] = Cache(weigh=len)
     for _ in range(3):
         cache.put("a", "value", capacity=5)
     assert (cache.statistics().entries, cache.statistics().weight) == (1, 5)
 
 
-def test_times_to_live_from_the_precise_to_the_general():
+def test_times_to_live_from_the_precise_to_the_general() -> None:
     def ttl(**given: str) -> int:
         options = Options.parse({key.replace("_", "."): value for key, value in given.items()})
         return cache_limits(options, opt.CACHE_SNAPSHOT_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY).ttl_ms
@@ -277,7 +285,7 @@ def test_times_to_live_from_the_precise_to_the_general():
     assert ttl(**older, **general, **precise) == 5
 
 
-def test_one_table_is_forgotten_without_the_others(tmp_path):
+def test_one_table_is_forgotten_without_the_others(tmp_path: Path) -> None:
     for name in ("one", "two"):
         a_table(str(tmp_path / name)).snapshot().files()
     one = open_store(str(tmp_path / "one")).at("_transaction_log").url
@@ -289,7 +297,7 @@ def test_one_table_is_forgotten_without_the_others(tmp_path):
 # --- never stale -----------------------------------------------------------------------------------
 
 
-def test_a_commit_of_this_process_is_seen_at_once(tmp_path):
+def test_a_commit_of_this_process_is_seen_at_once(tmp_path: Path) -> None:
     first, second = a_table(str(tmp_path / "t")), a_log(str(tmp_path / "t"))
     second.snapshot().files()
     append(first, "a.split")
@@ -298,7 +306,7 @@ def test_a_commit_of_this_process_is_seen_at_once(tmp_path):
     assert paths_of(first.snapshot()) == []
 
 
-def test_a_commit_of_another_process_is_seen_at_once(tmp_path):
+def test_a_commit_of_another_process_is_seen_at_once(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     append(log, "a.split")
     log.snapshot().files()
@@ -311,7 +319,7 @@ def test_a_commit_of_another_process_is_seen_at_once(tmp_path):
     assert paths_of(log.snapshot()) == ["b.split", "c.split"]
 
 
-def test_states_of_another_engine_are_seen_at_once(tmp_path):
+def test_states_of_another_engine_are_seen_at_once(tmp_path: Path) -> None:
     table = made.generation_a(tmp_path / "t", 2)
     log = a_log(str(tmp_path / "t"))
     assert log.snapshot().version == 2
@@ -319,7 +327,7 @@ def test_states_of_another_engine_are_seen_at_once(tmp_path):
     assert paths_of(log.snapshot()) == ["x.split"]
 
 
-def test_a_state_that_appears_before_the_known_version_misleads_nobody(tmp_path):
+def test_a_state_that_appears_before_the_known_version_misleads_nobody(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     other = elsewhere(tmp_path / "t")
     append(other, "a.split")
@@ -334,7 +342,7 @@ def test_a_state_that_appears_before_the_known_version_misleads_nobody(tmp_path)
     assert paths_of(log.snapshot()) == ["b.split", "c.split"]
 
 
-def remade(path, *, read_between: bool, options=None) -> None:
+def remade(path: Path, *, read_between: bool, options: Any = None) -> None:
     """A table of three versions is deleted and made anew with three others by another process."""
     log = a_table(str(path), options)
     append(log, "old-1.split")
@@ -363,11 +371,13 @@ def remade(path, *, read_between: bool, options=None) -> None:
     ],
     ids=["all caches", "no snapshots", "no lists", "no versions"],
 )
-def test_a_table_made_anew_with_as_many_versions_is_noticed(tmp_path, read_between, options):
+def test_a_table_made_anew_with_as_many_versions_is_noticed(
+    tmp_path: Path, read_between: bool, options: Any
+) -> None:
     remade(tmp_path / "t", read_between=read_between, options=options)
 
 
-def test_a_table_made_anew_is_noticed_when_only_states_stand(tmp_path):
+def test_a_table_made_anew_is_noticed_when_only_states_stand(tmp_path: Path) -> None:
     made.generation_a(tmp_path / "t", 2)
     log = a_log(str(tmp_path / "t"))
     log.snapshot().files()
@@ -384,7 +394,7 @@ def test_a_table_made_anew_is_noticed_when_only_states_stand(tmp_path):
     assert paths_of(log.snapshot(version=1)) == ["n1.split"]
 
 
-def test_a_table_restored_from_a_backup_and_written_again_is_noticed(tmp_path):
+def test_a_table_restored_from_a_backup_and_written_again_is_noticed(tmp_path: Path) -> None:
     """Same table, same number of versions, another last commit."""
     log = a_table(str(tmp_path / "t"))
     append(log, "a.split")
@@ -397,7 +407,7 @@ def test_a_table_restored_from_a_backup_and_written_again_is_noticed(tmp_path):
     assert paths_of(log.snapshot()) == ["a.split", "c.split"]
 
 
-def test_a_table_that_was_deleted_is_gone(tmp_path):
+def test_a_table_that_was_deleted_is_gone(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     log.snapshot().files()
     shutil.rmtree(tmp_path / "t")
@@ -407,7 +417,7 @@ def test_a_table_that_was_deleted_is_gone(tmp_path):
 
 
 @pytest.mark.server
-def test_a_table_made_anew_within_one_tick_of_the_stores_clock_is_noticed(make_store_url):
+def test_a_table_made_anew_within_one_tick_of_the_stores_clock_is_noticed(make_store_url: StoreUrl) -> None:
     """S3 tells times to the second; the tag of an object tells more."""
     url, secrets = make_store_url("s3")
     for _ in range(3):

@@ -26,6 +26,7 @@ from indextables.log.format.state_manifest import (
     encode_state,
     resolve_manifest_path,
 )
+from indextables.store import Store
 from tests.log.entries import ORIGINAL, damaged, longs, string_maps, texts
 
 URL = "file:///table/_transaction_log/state-v00000000000000000007/_manifest.avro"
@@ -86,33 +87,34 @@ any_state = st.builds(
 
 
 @given(any_state, st.sampled_from(CODECS))
-def test_any_state_survives_a_round_trip(state, codec) -> None:
+def test_any_state_survives_a_round_trip(state: Any, codec: Any) -> None:
     assert decode_state(encode_state(state, codec=codec, level=3), URL) == state
 
 
 @pytest.mark.parametrize(
     ("codec", "level"), [("zstandard", 1), ("zstandard", 22), ("snappy", 3), ("null", 3)]
 )
-def test_every_codec_and_level_holds_the_same_state(codec, level) -> None:
+def test_every_codec_and_level_holds_the_same_state(codec: str, level: int) -> None:
     data = encode_state(STATE, codec=codec, level=level)
     assert container.read_header(data).codec == codec
     assert decode_state(data, URL) == STATE
 
 
-def test_a_state_on_any_store_is_read_back(any_store) -> None:
+def test_a_state_on_any_store_is_read_back(any_store: Store) -> None:
     path = "state-v00000000000000000007/_manifest.avro"
     assert any_store.create(path, encode_state(STATE, codec="zstandard", level=3))
     assert decode_state(any_store.get(path), f"{any_store.url}/{path}") == STATE
 
 
-def _record(codec: str = "zstandard") -> dict:
+def _record(codec: str = "zstandard") -> dict[str, Any]:
     record: Any
     (record,) = fastavro.reader(io.BytesIO(encode_state(STATE, codec=codec, level=3)))
-    return record
+    result: dict[str, Any] = record
+    return result
 
 
 @pytest.mark.parametrize("codec", ["zstandard", "null"])
-def test_fastavro_reads_what_is_written(codec) -> None:
+def test_fastavro_reads_what_is_written(codec: str) -> None:
     record = _record(codec)
     assert list(record) == [field["name"] for field in STATE_MANIFEST["fields"]]
     assert record["formatVersion"] == 1
@@ -136,7 +138,7 @@ def test_the_reference_library_reads_what_is_written() -> None:
 
 
 @pytest.mark.parametrize("codec", ["zstandard", "null", "deflate"])
-def test_what_fastavro_writes_is_read(codec) -> None:
+def test_what_fastavro_writes_is_read(codec: str) -> None:
     file = io.BytesIO()
     fastavro.writer(file, STATE_MANIFEST, [_record()], codec)
     found = decode_state(file.getvalue(), URL)
@@ -152,7 +154,7 @@ def test_the_schema_is_the_one_of_the_format() -> None:
 
 @pytest.mark.skipif(not ORIGINAL.exists(), reason="the original's tables are not at hand")
 def test_the_schema_has_the_fields_of_the_original() -> None:
-    def bare(node):
+    def bare(node: Any) -> Any:
         """The schema without its remarks."""
         if isinstance(node, dict):
             return {key: bare(value) for key, value in node.items() if key not in ("doc", "namespace")}
@@ -211,14 +213,14 @@ JSON = {
 }
 
 
-def _json(**changes) -> bytes:
+def _json(**changes: Any) -> bytes:
     return json.dumps({**JSON, **changes}, indent=2).encode()
 
 
 @pytest.mark.parametrize(
     "pack", [bytes, lambda data: b"\n " + data, lambda data: b"\x01\x01" + gzip.compress(data)]
 )
-def test_a_state_in_json_is_read(pack) -> None:
+def test_a_state_in_json_is_read(pack: Any) -> None:
     assert decode_state(pack(_json()), URL) == StateManifest(
         state_version=100,
         created_at=1705123456789,
@@ -245,12 +247,12 @@ BARE = {"id": "i", "schemaString": "{}", "partitionColumns": None, "unknown": 7}
 @pytest.mark.parametrize(
     "metadata", [BARE, {"metaData": BARE}, json.dumps(BARE), json.dumps({"metaData": BARE})]
 )
-def test_metadata_is_read_bare_or_wrapped_as_text_or_object(metadata) -> None:
+def test_metadata_is_read_bare_or_wrapped_as_text_or_object(metadata: Any) -> None:
     assert decode_state(_json(metadata=metadata), URL).metadata == Metadata(id="i", schema_string="{}")
 
 
 @pytest.mark.parametrize("metadata", [None, ""])
-def test_a_state_may_have_no_metadata(metadata) -> None:
+def test_a_state_may_have_no_metadata(metadata: str | None) -> None:
     assert decode_state(_json(metadata=metadata), URL).metadata is None
 
 
@@ -281,7 +283,7 @@ def test_empty_lists_are_read() -> None:
         ({"metadata": "[1]"}, "cannot be read"),
     ],
 )
-def test_what_cannot_be_is_refused(changes, problem) -> None:
+def test_what_cannot_be_is_refused(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(CorruptLogError, match=problem) as caught:
         decode_state(_json(**changes), URL)
     assert caught.value.url == URL
@@ -295,14 +297,14 @@ def test_a_newer_layout_is_refused_by_its_number_whatever_else_it_has() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"PAR1", b"[1]", b"null", b"Obj\x01", b"{", b"\x1f\x8b\x00", b"Obj\x02" + b"x" * 50]
 )
-def test_what_is_no_state_is_refused(data) -> None:
+def test_what_is_no_state_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptLogError) as caught:
         decode_state(data, URL)
     assert caught.value.url == URL
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_another_number_of_records_than_one_is_refused(count) -> None:
+def test_another_number_of_records_than_one_is_refused(count: int) -> None:
     file = io.BytesIO()
     fastavro.writer(file, STATE_MANIFEST, [_record()] * count)
     with pytest.raises(CorruptLogError, match=f"holds {count} records, expected one"):
@@ -310,7 +312,7 @@ def test_another_number_of_records_than_one_is_refused(count) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_state_that_is_cut_anywhere_is_refused(codec) -> None:
+def test_a_state_that_is_cut_anywhere_is_refused(codec: str) -> None:
     data = _encoded(codec)
     for end in range(len(data)):
         with pytest.raises(CorruptLogError):
@@ -324,7 +326,7 @@ def _encoded(codec: str) -> bytes:
 
 @settings(max_examples=300)
 @given(st.data(), st.sampled_from(CODECS))
-def test_a_changed_byte_is_always_noticed(data, codec) -> None:
+def test_a_changed_byte_is_always_noticed(data: Any, codec: Any) -> None:
     with pytest.raises(CorruptLogError):
         decode_state(data.draw(damaged(_encoded(codec))), URL)
 
@@ -338,7 +340,7 @@ def _of_another(codec: str) -> bytes:
 
 @settings(max_examples=300)
 @given(st.data(), st.sampled_from(["null", "zstandard"]))
-def test_a_changed_byte_in_a_state_of_others_is_read_or_refused(data, codec) -> None:
+def test_a_changed_byte_in_a_state_of_others_is_read_or_refused(data: Any, codec: Any) -> None:
     try:
         found = decode_state(data.draw(damaged(_of_another(codec))), URL)
     except (CorruptLogError, ProtocolError):
@@ -370,7 +372,7 @@ def test_a_hundred_thousand_tombstones_take_no_time() -> None:
         ("/data/table/_transaction_log/manifests/manifest-1.avro", "manifests/manifest-1.avro"),
     ],
 )
-def test_a_manifest_is_found_by_every_form_of_its_path(path, found) -> None:
+def test_a_manifest_is_found_by_every_form_of_its_path(path: str, found: str) -> None:
     assert resolve_manifest_path(path, "state-v7") == found
     assert resolve_manifest_path(path, "_transaction_log/state-v7") == f"_transaction_log/{found}"
 
@@ -389,6 +391,6 @@ def test_a_manifest_is_found_by_every_form_of_its_path(path, found) -> None:
         "",
     ],
 )
-def test_a_path_that_leads_out_of_the_log_is_refused(path) -> None:
+def test_a_path_that_leads_out_of_the_log_is_refused(path: str) -> None:
     with pytest.raises(CorruptLogError, match="state-v7 refers to a manifest"):
         resolve_manifest_path(path, "state-v7")

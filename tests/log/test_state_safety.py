@@ -33,12 +33,12 @@ from tests.log_tables.watched import Watch, WatchedStore
 
 
 @pytest.fixture(autouse=True)
-def cold():
+def cold() -> None:
     invalidate()
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> WatchedStore:
     return WatchedStore(open_store(tmp_path / "t"))
 
 
@@ -55,7 +55,9 @@ def with_state(path: Path) -> TransactionLog:
     return log
 
 
-def test_nobody_relies_on_a_state_whose_base_is_gone_though_its_manifests_are_there(store, tmp_path):
+def test_nobody_relies_on_a_state_whose_base_is_gone_though_its_manifests_are_there(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     """They are about to be deleted: cleaning deletes the base first."""
     with_state(tmp_path / "t")
     folder = tmp_path / "t/_transaction_log"
@@ -76,7 +78,9 @@ def test_nobody_relies_on_a_state_whose_base_is_gone_though_its_manifests_are_th
     assert len(fresh(tmp_path / "t")) == 31
 
 
-def test_nobody_relies_on_a_compacted_state_whose_manifests_were_deleted(store, tmp_path):
+def test_nobody_relies_on_a_compacted_state_whose_manifests_were_deleted(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     log = a_table(store)
     append(log, "a.split")
     manifests = tmp_path / "t/_transaction_log/manifests"
@@ -92,7 +96,7 @@ def test_nobody_relies_on_a_compacted_state_whose_manifests_were_deleted(store, 
     assert fresh(tmp_path / "t") == ["a.split"]
 
 
-def test_a_state_of_a_table_that_was_replaced_is_not_written(store, tmp_path):
+def test_a_state_of_a_table_that_was_replaced_is_not_written(store: WatchedStore, tmp_path: Path) -> None:
     log = a_table(store)
     append(log, "a.split")
 
@@ -108,13 +112,13 @@ def test_a_state_of_a_table_that_was_replaced_is_not_written(store, tmp_path):
     assert fresh(tmp_path / "t") == ["other.split"]
 
 
-def test_young_manifests_are_kept_unless_that_is_switched_off(tmp_path):
+def test_young_manifests_are_kept_unless_that_is_switched_off(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"), {"state.gc.minManifestAgeHours": "0"})
     with pytest.raises(OptionError, match="minManifestAgeCheckEnabled=false"):
         log.clean()
 
 
-def test_a_clock_that_is_hours_ahead_makes_nothing_old(tmp_path):
+def test_a_clock_that_is_hours_ahead_makes_nothing_old(tmp_path: Path) -> None:
     """Ages are told by the store's clock; a machine whose own clock is too far from it deletes nothing."""
     log = with_state(tmp_path / "t")
     ahead = replace(log._env, now_ms=lambda: int(time.time() * 1000) + 5 * 3_600_000)
@@ -129,7 +133,9 @@ def test_a_clock_that_is_hours_ahead_makes_nothing_old(tmp_path):
 
 
 @pytest.mark.parametrize("seconds", [3500, 3700])
-def test_the_tolerated_difference_of_clocks_is_one_hour(tmp_path, monkeypatch, seconds):
+def test_the_tolerated_difference_of_clocks_is_one_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
     with_state(tmp_path / "t")
     cleaner = TransactionLog(open_store(tmp_path / "t"), Options(), engine="test")
     now = time.time_ns
@@ -141,7 +147,7 @@ def test_the_tolerated_difference_of_clocks_is_one_hour(tmp_path, monkeypatch, s
             cleaner.clean()
 
 
-def test_a_live_path_named_again_by_another_engine_and_removed_stays_removed(tmp_path):
+def test_a_live_path_named_again_by_another_engine_and_removed_stays_removed(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"), {"state.compaction.tombstoneThreshold": "10"})
     append(log, "a.split", "b.split")
     log.checkpoint()
@@ -155,7 +161,9 @@ def test_a_live_path_named_again_by_another_engine_and_removed_stays_removed(tmp
     assert written.num_files == 1
 
 
-def test_a_checkpoint_mends_a_table_whose_newest_state_is_damaged(tmp_path, caplog):
+def test_a_checkpoint_mends_a_table_whose_newest_state_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     log = with_state(tmp_path / "t")
     log.checkpoint()
     expected = fresh(tmp_path / "t")
@@ -170,11 +178,11 @@ def test_a_checkpoint_mends_a_table_whose_newest_state_is_damaged(tmp_path, capl
     assert not caplog.text
 
 
-def test_a_state_is_not_checked_again_once_others_may_rely_on_it(store, tmp_path):
+def test_a_state_is_not_checked_again_once_others_may_rely_on_it(store: WatchedStore, tmp_path: Path) -> None:
     """Only the pointer could not be written; meanwhile a truncation deletes the base."""
     with_state(tmp_path / "t")
     log = a_log(store)
-    failures = []
+    failures: list[Any] = []
 
     def before(operation: str, path: str) -> None:
         if operation == "put" and path == "_last_checkpoint" and not failures:
@@ -188,7 +196,9 @@ def test_a_state_is_not_checked_again_once_others_may_rely_on_it(store, tmp_path
     assert len(fresh(tmp_path / "t")) == 31
 
 
-def test_nobody_relies_on_a_state_that_appears_long_after_its_manifests(store, tmp_path):
+def test_nobody_relies_on_a_state_that_appears_long_after_its_manifests(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     """A cleaning that found the manifests old and unreferenced may be about to delete them."""
     now = 1_775_000_000_000
     table = a_table(store)
@@ -201,7 +211,8 @@ def test_nobody_relies_on_a_state_that_appears_long_after_its_manifests(store, t
         return answer
 
     store.watch.after = after
-    log = TransactionLog(store, Options(), engine="slow", env=Environment(now_ms=lambda: now))
+    watched: Any = store
+    log = TransactionLog(watched, Options(), engine="slow", env=Environment(now_ms=lambda: now))
     with pytest.raises(StateExpiredError):
         log.checkpoint()
     folder = tmp_path / "t/_transaction_log"
@@ -213,7 +224,7 @@ def test_nobody_relies_on_a_state_that_appears_long_after_its_manifests(store, t
     assert fresh(tmp_path / "t") == ["a.split"]
 
 
-def test_a_state_that_nobody_relies_on_is_not_deleted(store, tmp_path):
+def test_a_state_that_nobody_relies_on_is_not_deleted(store: WatchedStore, tmp_path: Path) -> None:
     """The deletion could arrive late, and hit another state of the same version."""
     table = a_table(store)
     append(table, "a.split")
@@ -236,7 +247,9 @@ def test_a_state_that_nobody_relies_on_is_not_deleted(store, tmp_path):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_json_checkpoint_of_a_version_that_is_gone_is_not_left(store, tmp_path, when):
+def test_a_json_checkpoint_of_a_version_that_is_gone_is_not_left(
+    store: WatchedStore, tmp_path: Path, when: str
+) -> None:
     table = a_table(str(tmp_path / "t"))
     append(table, "a.split")
     folder = tmp_path / "t/_transaction_log"
@@ -261,7 +274,9 @@ def test_a_json_checkpoint_of_a_version_that_is_gone_is_not_left(store, tmp_path
     assert fresh(tmp_path / "t") == ["other.split"]
 
 
-def test_a_json_checkpoint_of_a_table_that_was_created_again_stays(store, tmp_path):
+def test_a_json_checkpoint_of_a_table_that_was_created_again_stays(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     """The new table has no other base; the late checkpoint of the old one has the same number."""
     append(a_table(str(tmp_path / "t")), "a.split")
 
@@ -280,7 +295,9 @@ def test_a_json_checkpoint_of_a_table_that_was_created_again_stays(store, tmp_pa
 
 
 @pytest.mark.parametrize("parts", [False, True])
-def test_a_json_checkpoint_of_another_table_is_not_read(tmp_path, monkeypatch, caplog, parts):
+def test_a_json_checkpoint_of_another_table_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, parts: bool
+) -> None:
     """Its writer died before it could delete it."""
     monkeypatch.setattr(checkpoint_files, "ACTIONS_PER_PART", 3 if parts else 100)
     options = {"state.format": "json"}
@@ -301,7 +318,7 @@ def test_a_json_checkpoint_of_another_table_is_not_read(tmp_path, monkeypatch, c
     assert fresh(tmp_path / "t") == ["more.split", "other.split"]
 
 
-def test_a_damaged_json_checkpoint_is_replaced_by_one_of_a_new_version(tmp_path):
+def test_a_damaged_json_checkpoint_is_replaced_by_one_of_a_new_version(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"), {"state.format": "json"})
     append(log, "a.split")
     assert (log.checkpoint().written, log.checkpoint().written) == (True, False)
@@ -312,7 +329,7 @@ def test_a_damaged_json_checkpoint_is_replaced_by_one_of_a_new_version(tmp_path)
     assert fresh(tmp_path / "t") == ["a.split"]
 
 
-def test_a_compacted_state_drops_skips_of_splits_that_are_not_live(tmp_path):
+def test_a_compacted_state_drops_skips_of_splits_that_are_not_live(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"))
     append(log, "a.split")
     skip = {

@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,12 @@ from tests.log_tables.watched import Watch, WatchedStore
 
 
 @pytest.fixture(autouse=True)
-def cold():
+def cold() -> None:
     invalidate()
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> WatchedStore:
     return WatchedStore(open_store(tmp_path / "t"))
 
 
@@ -47,7 +48,7 @@ def fresh(path: Path | str) -> list[str]:
     return paths_of(a_log(str(path)).snapshot())
 
 
-def overtaking(store, tmp_path, *, adjust=lambda: None):
+def overtaking(store: WatchedStore, tmp_path: Path, *, adjust: Callable[..., Any] = lambda: None) -> None:
     """Just before our version 1 is created, others commit three versions and truncate."""
     other = a_log(str(tmp_path / "t"))
     (tmp_path / "t/mine.split").write_bytes(b"rows")
@@ -64,7 +65,9 @@ def overtaking(store, tmp_path, *, adjust=lambda: None):
 
 
 @pytest.mark.parametrize("seconds", [-3600, 0, 3600])
-def test_an_overtaken_commit_is_found_whatever_the_times_of_files_say(store, tmp_path, seconds):
+def test_an_overtaken_commit_is_found_whatever_the_times_of_files_say(
+    store: WatchedStore, tmp_path: Path, seconds: int
+) -> None:
     log = a_table(store)
 
     def step() -> None:
@@ -77,7 +80,7 @@ def test_an_overtaken_commit_is_found_whatever_the_times_of_files_say(store, tmp
     assert "mine.split" in fresh(tmp_path / "t")
 
 
-def test_a_commit_is_never_deleted_when_clocks_step_back(store, tmp_path):
+def test_a_commit_is_never_deleted_when_clocks_step_back(store: WatchedStore, tmp_path: Path) -> None:
     """A state at our own version, made from it, with a time before that of our file."""
     log = a_table(store)
 
@@ -94,7 +97,9 @@ def test_a_commit_is_never_deleted_when_clocks_step_back(store, tmp_path):
     assert fresh(tmp_path / "t") == ["a.split"]
 
 
-def test_a_drop_that_a_truncation_overtakes_is_committed_after_it(store, tmp_path):
+def test_a_drop_that_a_truncation_overtakes_is_committed_after_it(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     log = a_table(store)
     append(log, "a.split", "b.split")
     other = a_log(str(tmp_path / "t"))
@@ -111,7 +116,7 @@ def test_a_drop_that_a_truncation_overtakes_is_committed_after_it(store, tmp_pat
     assert fresh(tmp_path / "t") == ["b.split", "other-0.split", "other-1.split"]
 
 
-def test_a_pointer_that_goes_backwards_hides_no_commit(store, tmp_path):
+def test_a_pointer_that_goes_backwards_hides_no_commit(store: WatchedStore, tmp_path: Path) -> None:
     log = a_table(store)
     pointer = tmp_path / "t/_transaction_log/_last_checkpoint"
     old = msgspec.json.encode(Pointer(version=0, size=0))
@@ -120,7 +125,7 @@ def test_a_pointer_that_goes_backwards_hides_no_commit(store, tmp_path):
     assert "mine.split" in fresh(tmp_path / "t")
 
 
-def test_a_snapshot_across_a_truncation_reads_the_same_version_or_says_it_is_gone(tmp_path):
+def test_a_snapshot_across_a_truncation_reads_the_same_version_or_says_it_is_gone(tmp_path: Path) -> None:
     options = {"state.gc.minManifestAgeHours": "0", "state.gc.minManifestAgeCheckEnabled": "false"}
     log = a_table(str(tmp_path / "t"), options, clock=Clock(now=2_000_000_000_000))
     append(log, "a.split", "b.split")
@@ -139,7 +144,9 @@ def test_a_snapshot_across_a_truncation_reads_the_same_version_or_says_it_is_gon
         held.files()
 
 
-def test_a_read_that_two_truncations_overtake_says_that_its_version_is_gone(store, tmp_path):
+def test_a_read_that_two_truncations_overtake_says_that_its_version_is_gone(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     """The second one deletes the state that the reader has found in place of its own."""
     options = {"state.gc.minManifestAgeHours": "0", "state.gc.minManifestAgeCheckEnabled": "false"}
     other = a_table(str(tmp_path / "t"), options, clock=Clock(now=2_000_000_000_000))
@@ -165,7 +172,9 @@ def test_a_read_that_two_truncations_overtake_says_that_its_version_is_gone(stor
     assert truncations == 2
 
 
-def test_a_state_without_its_manifests_hides_no_split_from_a_purge(store, tmp_path):
+def test_a_state_without_its_manifests_hides_no_split_from_a_purge(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     """A checkpoint left it: a truncation that knew one version less deleted the state that it extends."""
     options = {"state.gc.minManifestAgeHours": "0", "state.gc.minManifestAgeCheckEnabled": "false"}
     log = a_table(store, options, clock=Clock(now=2_000_000_000_000))
@@ -206,7 +215,9 @@ def with_state(path: Path) -> TransactionLog:
     return log
 
 
-def test_a_truncation_does_not_rely_on_a_state_that_its_writer_may_take_back(store, tmp_path):
+def test_a_truncation_does_not_rely_on_a_state_that_its_writer_may_take_back(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     """A truncation between the creation of a state and the check that its writer makes after it."""
     with_state(tmp_path / "t")
     expected = fresh(tmp_path / "t")
@@ -223,7 +234,9 @@ def test_a_truncation_does_not_rely_on_a_state_that_its_writer_may_take_back(sto
     assert fresh(tmp_path / "t") == expected
 
 
-def test_a_checkpoint_of_a_table_that_was_deleted_leaves_the_state_of_the_next_one(store, tmp_path):
+def test_a_checkpoint_of_a_table_that_was_deleted_leaves_the_state_of_the_next_one(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     log = a_table(store)
     append(log, "a.split")
 
@@ -244,7 +257,9 @@ def test_a_checkpoint_of_a_table_that_was_deleted_leaves_the_state_of_the_next_o
     assert (tmp_path / f"t/_transaction_log/state-v{1:020d}/_manifest.avro").exists()
 
 
-def test_a_checkpoint_of_a_version_that_is_gone_takes_its_state_back(store, tmp_path):
+def test_a_checkpoint_of_a_version_that_is_gone_takes_its_state_back(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     log = a_table(store)
     append(log, "a.split")
 
@@ -264,7 +279,9 @@ def test_a_checkpoint_of_a_version_that_is_gone_takes_its_state_back(store, tmp_
     assert fresh(tmp_path / "t") == ["a.split", "b.split"]
 
 
-def test_cleaning_does_not_rely_on_a_state_that_its_writer_may_take_back(store, tmp_path):
+def test_cleaning_does_not_rely_on_a_state_that_its_writer_may_take_back(
+    store: WatchedStore, tmp_path: Path
+) -> None:
     log = a_table(store)
     append(log, "a.split")
 
@@ -282,7 +299,7 @@ def test_cleaning_does_not_rely_on_a_state_that_its_writer_may_take_back(store, 
     assert fresh(tmp_path / "t") == ["a.split", "b.split"]
 
 
-def test_cleaning_keeps_the_versions_before_a_damaged_json_checkpoint(tmp_path):
+def test_cleaning_keeps_the_versions_before_a_damaged_json_checkpoint(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"), {"state.format": "json"})
     append(log, "a.split")
     log.checkpoint()

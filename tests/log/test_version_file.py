@@ -64,12 +64,12 @@ any_action = st.one_of(
 
 
 @given(st.lists(any_action, min_size=1, max_size=5), st.booleans())
-def test_any_actions_survive_a_round_trip(actions, compress) -> None:
+def test_any_actions_survive_a_round_trip(actions: Any, compress: Any) -> None:
     assert decode(encode(actions, compress=compress), URL) == actions
 
 
 @pytest.mark.parametrize("form", ["plain", "gzip", "prefixed", "two gzip members"])
-def test_every_form_of_the_file_is_read(form) -> None:
+def test_every_form_of_the_file_is_read(form: str) -> None:
     text = encode(ACTIONS, compress=False)
     first, rest = text.split(b"\n", 1)
     data = {
@@ -127,7 +127,7 @@ def test_the_alias_of_mergeskip_is_read() -> None:
         MergeSkip(path="p", skip_timestamp=1, reason="r", partition_values={"date": None}),
     ],
 )
-def test_a_null_partition_value_has_its_name_on_disk_and_is_null_again_when_read(action) -> None:
+def test_a_null_partition_value_has_its_name_on_disk_and_is_null_again_when_read(action: Any) -> None:
     text = encode([action], compress=False)
     assert NULL_PARTITION.encode() in text
     assert b"null" not in text
@@ -140,7 +140,7 @@ def test_a_null_partition_value_that_is_null_on_disk_is_null() -> None:
 
 
 @pytest.mark.parametrize("prefix", [b"", b"\x01\x01"])
-def test_gzip_that_is_cut_anywhere_is_refused(prefix) -> None:
+def test_gzip_that_is_cut_anywhere_is_refused(prefix: bytes) -> None:
     data = prefix + encode(ACTIONS)
     for end in range(len(data)):
         with pytest.raises(CorruptLogError, match=URL):
@@ -172,7 +172,7 @@ def test_plain_text_without_a_checksum_is_read() -> None:
 
 
 @given(st.data())
-def test_a_changed_byte_never_changes_the_actions(data) -> None:
+def test_a_changed_byte_never_changes_the_actions(data: Any) -> None:
     packed = encode(ACTIONS, compress=data.draw(st.booleans()))
     # The header of gzip has bytes without a meaning here, such as its time.
     with contextlib.suppress(CorruptLogError):
@@ -194,7 +194,7 @@ def test_a_changed_byte_never_changes_the_actions(data) -> None:
         (b'{"x":' + b"[" * 100_000, "line 2 is not JSON"),
     ],
 )
-def test_a_damaged_line_is_named(line, problem) -> None:
+def test_a_damaged_line_is_named(line: bytes, problem: str) -> None:
     with pytest.raises(CorruptLogError, match=problem) as caught:
         decode(b'{"txn":{"appId":"a","version":1}}\n' + line + b"\n", URL)
     assert caught.value.url == URL
@@ -207,7 +207,7 @@ def test_an_empty_file_is_damage_and_an_empty_list_of_actions_is_not() -> None:
 
 
 @pytest.mark.parametrize("compress", [True, False])
-def test_no_more_is_unpacked_than_the_limit(monkeypatch, compress) -> None:
+def test_no_more_is_unpacked_than_the_limit(monkeypatch: pytest.MonkeyPatch, compress: bool) -> None:
     data = encode([an_add(n) for n in range(100)], compress=compress)
     monkeypatch.setattr(limits, "MAX_UNPACKED", 1000)
     monkeypatch.setattr(version_file, "MAX_UNPACKED", 1000)

@@ -22,7 +22,7 @@ MAPPING = '[{"fast":true,"indexed":true,"name":"id","stored":true,"type":"i64"}]
 MAPPING_HASH = "0000000000000000"
 
 
-def _field(name: str, kind: object, identifier: int, **default: object) -> dict:
+def _field(name: str, kind: object, identifier: int, **default: object) -> dict[str, Any]:
     return {"name": name, "type": kind, "field-id": identifier, **default}
 
 
@@ -62,7 +62,7 @@ _LATER = [
 ]
 
 
-def _entry_schema(fields: list[dict]) -> dict:
+def _entry_schema(fields: list[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "record", "name": "FileEntry", "namespace": "io.indextables.state", "fields": fields}
 
 
@@ -124,11 +124,11 @@ STATE = {
 }
 
 
-def protocol(version: int = 4, **features: list[str] | None) -> dict:
+def protocol(version: int = 4, **features: list[str] | None) -> dict[str, Any]:
     return {"protocol": {"minReaderVersion": version, "minWriterVersion": version, **features}}
 
 
-def metadata(schema: str = SCHEMA, partition_by: Iterable[str] = (), **changes: object) -> dict:
+def metadata(schema: str = SCHEMA, partition_by: Iterable[str] = (), **changes: object) -> dict[str, Any]:
     facts = {
         "id": "8e1f",
         "name": None,
@@ -142,7 +142,7 @@ def metadata(schema: str = SCHEMA, partition_by: Iterable[str] = (), **changes: 
     return {"metaData": {**facts, **changes}}
 
 
-def add(path: str, **changes: object) -> dict:
+def add(path: str, **changes: object) -> dict[str, Any]:
     """An add with only what every writer has."""
     facts = {
         "path": path,
@@ -155,7 +155,7 @@ def add(path: str, **changes: object) -> dict:
     return {"add": {**facts, **changes}}
 
 
-def add_with_nulls(path: str, **changes: object) -> dict:
+def add_with_nulls(path: str, **changes: object) -> dict[str, Any]:
     """An add as generation A writes it: every optional field an explicit null."""
     optional = (
         "stats", "minValues", "maxValues", "footerStartOffset", "footerEndOffset", "deleteOpstamp", "splitTags",
@@ -166,11 +166,11 @@ def add_with_nulls(path: str, **changes: object) -> dict:
     return add(path, **{**dict.fromkeys(optional), "hasFooterOffsets": False, **changes})
 
 
-def remove(path: str, **changes: object) -> dict:
+def remove(path: str, **changes: object) -> dict[str, Any]:
     return {"remove": {"path": path, "deletionTimestamp": WHEN, "dataChange": True, **changes}}
 
 
-def entry(path: str, **changes: object) -> dict:
+def entry(path: str, **changes: object) -> dict[str, Any]:
     """An entry of a manifest."""
     facts = {
         "path": path,
@@ -194,15 +194,15 @@ class HandMade:
         self.log = table / "_transaction_log"
         self.log.mkdir(parents=True)
 
-    def version(self, version: int, *lines: dict, form: str = "gzip") -> None:
+    def version(self, version: int, *lines: dict[str, Any], form: str = "gzip") -> None:
         text = "".join(json.dumps(line) + "\n" for line in lines).encode()
         self._write(f"{version:020d}.json", _packed(text, form))
 
-    def checkpoint(self, version: int, *lines: dict) -> None:
+    def checkpoint(self, version: int, *lines: dict[str, Any]) -> None:
         text = "".join(json.dumps(line) + "\n" for line in lines).encode()
         self._write(f"{version:020d}.checkpoint.json", _packed(text, "legacy"))
 
-    def multipart(self, version: int, *parts: list[dict], identifier: str = "abc123def456") -> None:
+    def multipart(self, version: int, *parts: list[dict[str, Any]], identifier: str = "abc123def456") -> None:
         names = []
         for number, lines in enumerate(parts, start=1):
             names.append(f"{version:020d}.checkpoint.{identifier}.{number:05d}.json")
@@ -218,8 +218,13 @@ class HandMade:
         self._write(f"{version:020d}.checkpoint.json", json.dumps(listed).encode())
 
     def manifest(
-        self, path: str, entries: list[dict], *, schema: dict = ENTRY_05, codec: str = "zstandard"
-    ) -> dict:
+        self,
+        path: str,
+        entries: list[dict[str, Any]],
+        *,
+        schema: dict[str, Any] = ENTRY_05,
+        codec: str = "zstandard",
+    ) -> dict[str, Any]:
         """A manifest, and what a state says of it."""
         self._write(path, container(schema, entries, codec))
         return {
@@ -235,9 +240,9 @@ class HandMade:
     def state(
         self,
         version: int,
-        manifests: list[dict],
+        manifests: list[dict[str, Any]],
         *,
-        metadata: dict | str | None = None,
+        metadata: dict[str, Any] | str | None = None,
         form: str = "avro",
         codec: str = "zstandard",
         folder: str | None = None,
@@ -284,7 +289,7 @@ class HandMade:
         (target.parent / f".{target.name}.crc").write_bytes(b"crc\0")
 
 
-def container(schema: Mapping, records: list[dict], codec: str) -> bytes:
+def container(schema: Mapping[str, Any], records: list[dict[str, Any]], codec: str) -> bytes:
     """An Avro container, written by another library."""
     target = io.BytesIO()
     parsed = fastavro.parse_schema(dict(schema))

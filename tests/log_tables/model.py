@@ -3,9 +3,10 @@
 import gzip
 import json
 from collections.abc import Iterable
+from typing import Any
 
 
-def lines_of(data: bytes) -> list[dict]:
+def lines_of(data: bytes) -> list[dict[str, Any]]:
     """The actions of a version file, as plain JSON."""
     text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     return [json.loads(line) for line in text.splitlines() if line.strip()]
@@ -19,7 +20,7 @@ class Model:
         self.configuration: dict[str, str] = {}
         self.batches: dict[str, int] = {}
 
-    def apply(self, actions: Iterable[dict], *, strict: bool = True) -> None:
+    def apply(self, actions: Iterable[dict[str, Any]], *, strict: bool = True) -> None:
         """One version. Strict: what it removes must be live, what it adds must not be."""
         for action in actions:
             if "remove" in action:

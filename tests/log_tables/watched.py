@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from indextables.store import Store
 
@@ -40,28 +41,28 @@ class WatchedStore:
     def at(self, prefix: str) -> "WatchedStore":
         return WatchedStore(self._store.at(prefix), self.watch)
 
-    def get(self, path: str):
+    def get(self, path: str) -> object:
         return self._do("get", path, lambda: self._store.get(path))
 
-    def get_range(self, path: str, start: int, end: int):
+    def get_range(self, path: str, start: int, end: int) -> object:
         return self._do("get", path, lambda: self._store.get_range(path, start, end))
 
-    def get_ranges(self, path: str, ranges):
+    def get_ranges(self, path: str, ranges: Any) -> object:
         return self._do("get", path, lambda: self._store.get_ranges(path, ranges))
 
-    def head(self, path: str):
+    def head(self, path: str) -> object:
         return self._do("head", path, lambda: self._store.head(path))
 
-    def exists(self, path: str):
+    def exists(self, path: str) -> object:
         return self._do("head", path, lambda: self._store.exists(path))
 
-    def list(self, prefix: str = "", *, after: str | None = None):
+    def list(self, prefix: str = "", *, after: str | None = None) -> object:
         return self._do("list", prefix, lambda: list(self._store.list(prefix, after=after)))
 
-    def put(self, path: str, data: bytes):
+    def put(self, path: str, data: bytes) -> object:
         return self._do("put", path, lambda: self._store.put(path, data))
 
-    def create(self, path: str, data: bytes):
+    def create(self, path: str, data: bytes) -> object:
         return self._do("create", path, lambda: self._store.create(path, data))
 
     def delete(self, paths: Iterable[str]) -> int:
@@ -70,7 +71,7 @@ class WatchedStore:
     def check_create_if_absent(self) -> None:
         self._store.check_create_if_absent()
 
-    def _do(self, operation: str, path: str, action: Callable[[], object]):
+    def _do(self, operation: str, path: str, action: Callable[[], object]) -> object:
         self.watch.seen.append((operation, path))
         self.watch.before(operation, path)
         return self.watch.after(operation, path, action())

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +14,9 @@ from indextables.errors import PredicateError, StoreError
 from indextables.log.snapshot_cache import invalidate
 from indextables.maintain import convert as converting
 from indextables.maintain import merge as merging
+from indextables.maintain.merge import MergeTaskResult
 from indextables.split.footer import PARQUET_TAG
+from indextables.table import Table
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tables"
 VERSIONS = json.loads((GOLDEN / "expected.json").read_text())
@@ -22,18 +25,18 @@ QUERY = "message INDEXQUERY 'timeout'"
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path: Path) -> Path:
     """A table with three splits that another writer wrote."""
     shutil.copytree(GOLDEN / "quickwit-bundles", tmp_path / "t")
     invalidate()
     return tmp_path / "t"
 
 
-def tags(table):
+def tags(table: Table) -> list[Any]:
     return [PARQUET_TAG in (each or ()) for each in table.files()["splitTags"].to_pylist()]
 
 
-def check_versions(path):
+def check_versions(path: Path) -> None:
     """All versions that were there before a conversion have their rows and answers."""
     for number, expected in VERSIONS.items():
         table = it.open(path, version=int(number))
@@ -41,7 +44,7 @@ def check_versions(path):
         assert {where: table.count(where) for where in expected["counts"]} == expected["counts"]
 
 
-def test_every_split_is_converted_and_every_version_stays(path):
+def test_every_split_is_converted_and_every_version_stays(path: Path) -> None:
     before = it.open(path)
     rows = before.scan().sort_by("id")
     statistics = {each.column: (each.least, each.greatest) for each in before.data_skipping()}
@@ -61,7 +64,7 @@ def test_every_split_is_converted_and_every_version_stays(path):
     assert [e for e in after.history()["operation"].to_pylist() if e == "CONVERT"]
 
 
-def test_the_indexing_stays_for_later_writes(path):
+def test_the_indexing_stays_for_later_writes(path: Path) -> None:
     columns = it.open(path).text_columns
     assert columns
     it.open(path).convert()
@@ -70,7 +73,7 @@ def test_the_indexing_stays_for_later_writes(path):
     assert it.open(path).count(QUERY) == 2 * VERSIONS[str(LAST)]["counts"][QUERY]
 
 
-def test_a_table_without_such_splits_is_left_alone(tmp_path):
+def test_a_table_without_such_splits_is_left_alone(tmp_path: Path) -> None:
     table = it.write(tmp_path / "t", [{"id": 1}])
     assert table.convert().converted == 0
     assert table.refresh().version == table.version
@@ -78,11 +81,11 @@ def test_a_table_without_such_splits_is_left_alone(tmp_path):
     assert (row["status"], row["splits_converted"]) == ("no_action", 0)
 
 
-def test_a_conversion_continues_where_it_was_interrupted(path, monkeypatch):
+def test_a_conversion_continues_where_it_was_interrupted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(converting, "_PASS_SPLITS", 1)
     convert_one, calls = converting.run, []
 
-    def interrupted(task, store, options):
+    def interrupted(task: Any, store: Any, options: Any) -> MergeTaskResult:
         calls.append(task.sources[0].path)
         if len(calls) == 2:
             raise KeyboardInterrupt
@@ -99,10 +102,12 @@ def test_a_conversion_continues_where_it_was_interrupted(path, monkeypatch):
     check_versions(path)
 
 
-def test_a_split_with_another_number_of_rows_than_the_log_says_stays(path, monkeypatch):
+def test_a_split_with_another_number_of_rows_than_the_log_says_stays(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     convert_one = merging.run
 
-    def shorter(task, store, options):
+    def shorter(task: Any, store: Any, options: Any) -> MergeTaskResult:
         result = convert_one(task, store, options)
         if task.sources[0].path == "part-2.split":
             add = msgspec.structs.replace(result.add, num_records=result.add.num_records - 1)
@@ -122,15 +127,17 @@ def test_a_split_with_another_number_of_rows_than_the_log_says_stays(path, monke
     check_versions(path)
 
 
-def test_a_damaged_split_stays_and_others_are_converted(path):
+def test_a_damaged_split_stays_and_others_are_converted(path: Path) -> None:
     (path / "part-1.split").write_bytes(b"damaged")
     row = it.sql(f"CONVERT INDEXTABLES '{path}'").to_pylist()[0]
     assert (row["status"], row["splits_converted"], row["splits_left"]) == ("partial_success", 2, 1)
     assert "part-1.split" in row["message"]
 
 
-def test_a_store_that_fails_ends_the_conversion_and_not_the_table(path, monkeypatch):
-    def fails(task, store, options):
+def test_a_store_that_fails_ends_the_conversion_and_not_the_table(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(task: Any, store: Any, options: Any) -> None:
         del task, store, options
         raise StoreError("the store is away")
 
@@ -140,7 +147,7 @@ def test_a_store_that_fails_ends_the_conversion_and_not_the_table(path, monkeypa
     check_versions(path)
 
 
-def test_sql_converts_and_a_dry_run_does_not(path):
+def test_sql_converts_and_a_dry_run_does_not(path: Path) -> None:
     version = it.open(path).version
     planned = it.open(path).convert(dry_run=True)
     assert (planned.converted, planned.left) == (0, 3)
@@ -153,6 +160,6 @@ def test_sql_converts_and_a_dry_run_does_not(path):
     check_versions(path)
 
 
-def test_a_condition_names_partition_columns_only(path):
+def test_a_condition_names_partition_columns_only(path: Path) -> None:
     with pytest.raises(PredicateError):
         it.open(path).convert(where="id = 1")

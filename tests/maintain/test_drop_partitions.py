@@ -2,11 +2,13 @@
 
 import datetime as dt
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import indextables as it
 from indextables.errors import PredicateError
+from indextables.log.snapshot import Snapshot
 from indextables.maintain.metadata_changes import drop_partitions, restore
 from tests.maintenance_tables import appended, ids, log_of, splits
 
@@ -100,9 +102,10 @@ def test_a_table_without_partitions_has_none_to_drop(tmp_path: Path) -> None:
 def test_a_lost_race_asks_the_condition_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     appended(tmp_path, 3)
     log = log_of(tmp_path)
-    real, raced = log.commit, []
+    real = log.commit
+    raced: list[Any] = []
 
-    def commit(draft, base):
+    def commit(draft: Any, base: Any) -> Snapshot:
         if not raced:
             raced.append(drop_partitions(log_of(tmp_path), "day = 1"))
         return real(draft, base)
@@ -119,9 +122,10 @@ def test_splits_that_a_restore_brings_into_the_partition_are_dropped_too(
     appended(tmp_path, 2)
     drop_partitions(log_of(tmp_path), "day = 1")
     log = log_of(tmp_path)
-    real, raced = log.commit, []
+    real = log.commit
+    raced: list[Any] = []
 
-    def commit(draft, base):
+    def commit(draft: Any, base: Any) -> Snapshot:
         if not raced:
             raced.append(restore(log_of(tmp_path), version=2))
         return real(draft, base)

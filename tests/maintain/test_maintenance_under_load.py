@@ -9,6 +9,7 @@ import pytest
 
 import indextables as it
 from tests.maintenance_tables import TEXT, orphan
+from tests.servers.fixtures import StoreUrl
 
 ROWS = 3
 
@@ -82,7 +83,7 @@ SIZES = [
 
 @pytest.mark.parametrize(("kind", "appends"), SIZES)
 def test_readers_and_a_writer_go_on_while_a_table_is_put_in_shape(
-    kind: str, appends: int, make_store_url
+    kind: str, appends: int, make_store_url: StoreUrl
 ) -> None:
     """Counts only grow, by whole appends, and a reader finds every row of the version that it opened."""
     url, options = make_store_url(kind)

@@ -27,7 +27,7 @@ from indextables.options import Options
 from indextables.options.indexing import HEAP_SIZE
 from indextables.split.index.files import merge_segments
 from indextables.split.merge import source_error
-from indextables.store import open_store
+from indextables.store import Store, open_store
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "original-0.5.4"
 DAY_MS = 24 * 3_600_000
@@ -275,12 +275,14 @@ def test_options_that_merge_nothing_are_refused(
 # --- storage fails -----------------------------------------------------------------------------------
 
 
-def broken(store, monkeypatch, fails):
+def broken(store: Store, monkeypatch: pytest.MonkeyPatch, fails: Any) -> None:
     """The store, where calls on objects for which `fails(method, path)` says so end in a storage error."""
     for method in ("get_range", "get_ranges", "open_upload", "head"):
         whole = getattr(type(store), method)
 
-        def call(self, path, *rest, _whole=whole, _method=method, **more):
+        def call(
+            self: Any, path: Any, *rest: Any, _whole: Any = whole, _method: Any = method, **more: Any
+        ) -> Any:
             if fails(_method, path):
                 raise StoreError(f"{path}: 503 slow down")
             return _whole(self, path, *rest, **more)
@@ -289,7 +291,7 @@ def broken(store, monkeypatch, fails):
 
 
 def test_a_split_that_storage_does_not_deliver_leaves_its_group_out_and_rests_for_minutes(
-    tmp_path: Path, monkeypatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = written(tmp_path, 8)
     bad = table.files()["path"][2].as_py()
@@ -308,7 +310,7 @@ def test_a_split_that_storage_does_not_deliver_leaves_its_group_out_and_rests_fo
     assert len(rows_of(tmp_path)) == 24
 
 
-def test_minutes_later_the_split_is_merged_again(tmp_path: Path, monkeypatch) -> None:
+def test_minutes_later_the_split_is_merged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = written(tmp_path, 4)
     bad = table.files()["path"][0].as_py()
     log, options = log_of(tmp_path), Options.parse({"skippedFiles.storageRetryMinutes": 3})
@@ -322,7 +324,7 @@ def test_minutes_later_the_split_is_merged_again(tmp_path: Path, monkeypatch) ->
 
 
 def test_a_group_whose_result_cannot_be_stored_leaves_no_file_and_does_not_stop_the_others(
-    tmp_path: Path, monkeypatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, 8)
     log = log_of(tmp_path)
@@ -339,7 +341,9 @@ def test_a_group_whose_result_cannot_be_stored_leaves_no_file_and_does_not_stop_
     assert len(rows_of(tmp_path)) == 24
 
 
-def test_a_merge_reports_in_sql_what_storage_did_not_deliver(tmp_path: Path, monkeypatch) -> None:
+def test_a_merge_reports_in_sql_what_storage_did_not_deliver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = written(tmp_path, 4)
     bad = table.files()["path"][0].as_py()
     broken(open_store(tmp_path), monkeypatch, lambda method, path: path == bad)

@@ -23,11 +23,13 @@ PURGE = {"purgeOnWrite.enabled": True}
 
 
 def live(folder: Path) -> int:
-    return it.open(folder).files().num_rows
+    result: int = it.open(folder).files().num_rows
+    return result
 
 
 def operations(folder: Path) -> list[str]:
-    return it.open(folder).history()["operation"].to_pylist()
+    result: list[str] = it.open(folder).history()["operation"].to_pylist()
+    return result
 
 
 def url(folder: Path) -> str:
@@ -149,7 +151,7 @@ def test_a_purge_follows_each_nth_write_of_the_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("wanted", "gone"), [({}, True), ({"purgeOnWrite.triggerAfterMerge": False}, False)])
-def test_a_purge_follows_a_merge(tmp_path: Path, wanted: dict[str, object], gone: bool) -> None:  # noqa: FBT001
+def test_a_purge_follows_a_merge(tmp_path: Path, wanted: dict[str, object], gone: bool) -> None:
     appended(tmp_path, 1, partition_by=(), **MERGE, **PURGE, **wanted)
     left = orphan(tmp_path)
     appended(tmp_path, 1, partition_by=(), **MERGE, **PURGE, **wanted)

@@ -5,7 +5,9 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,6 +24,7 @@ from indextables.store import ObjectInfo, Store, open_store
 from indextables.store.backend import Backoff
 from tests import ROOT
 from tests.maintenance_tables import aged, appended, ids, log_of, orphan, splits
+from tests.servers.fixtures import StoreUrl
 
 QUICK = Options.parse({"purge.retentionCheckEnabled": False})
 
@@ -207,7 +210,7 @@ def test_deleting_is_tried_again_and_a_failure_is_told(
     monkeypatch.setattr(purging, "_BACKOFF", Backoff(0, 0))
     real, calls = Store.delete, []
 
-    def flaky(self, paths):
+    def flaky(self: Any, paths: Any) -> int:
         paths = tuple(paths)
         if not any(path.endswith(".split") for path in paths):
             return real(self, paths)
@@ -249,7 +252,7 @@ def many_listed(files: int) -> str:
     class Listed(Store):
         __slots__ = ()
 
-        def list(self, prefix="", *, after=None):
+        def list(self, prefix: str = "", *, after: Any = None) -> Iterator[ObjectInfo]:
             if prefix:
                 return
             for n in range(files):
@@ -265,7 +268,7 @@ def many_listed(files: int) -> str:
     "kind",
     ["memory", pytest.param("s3", marks=pytest.mark.server), pytest.param("azure", marks=pytest.mark.server)],
 )
-def test_orphans_go_on_object_stores_too(make_store_url, kind: str) -> None:
+def test_orphans_go_on_object_stores_too(make_store_url: StoreUrl, kind: str) -> None:
     url, given = make_store_url(kind)
     it.write(url, [{"id": 1}], options=given)
     options = Options.parse({**given, "purge.retentionCheckEnabled": False})

@@ -4,8 +4,10 @@ import gzip
 import os
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -25,10 +27,13 @@ from indextables.log.format.names import relative_paths
 from indextables.log.snapshot_cache import invalidate
 from indextables.maintain import purge as purging
 from indextables.maintain.metadata_changes import drop_partitions
+from indextables.maintain.purge import Deletion, Orphans, PurgePlan
 from indextables.maintain.repair import repair
 from indextables.options import Options
 from indextables.store import Store, open_store
+from indextables.store.backend import ObjectInfo, Sink
 from tests.maintenance_tables import aged, appended, ids, log_of, orphan, splits
+from tests.servers.fixtures import StoreUrl
 
 # --- paths -----------------------------------------------------------------------------------------
 
@@ -174,7 +179,7 @@ def _store_clock(monkeypatch: pytest.MonkeyPatch, ahead_s: float) -> None:
     """The store's clock is ahead of this machine's: so an object that is written now says."""
     real = Store.head
 
-    def head(self, path):
+    def head(self: Any, path: Any) -> ObjectInfo:
         info = real(self, path)
         return replace(info, modified_ms=info.modified_ms + int(ahead_s * 1000))
 
@@ -217,7 +222,7 @@ def _uploaded(folder: Path, hours: float) -> Add:
 
 @pytest.mark.parametrize(("hours", "stands"), [(168.5, False), (167.5, False), (166.5, True)])
 def test_a_write_older_than_the_retention_of_a_purge_fails_instead_of_naming_lost_files(
-    tmp_path: Path, hours: float, stands
+    tmp_path: Path, hours: float, stands: bool
 ) -> None:
     appended(tmp_path, 1)
     log = log_of(tmp_path)
@@ -243,7 +248,7 @@ def test_a_commit_between_the_plan_and_the_version_of_a_purge_keeps_its_files(
     lost = orphan(tmp_path)
     real = purging.commit_purge
 
-    def committed_first(log, plan):
+    def committed_first(log: Any, plan: Any) -> PurgePlan:
         other = log_of(tmp_path)
         other.commit(Draft(operation="WRITE", adds=(add,)), other.snapshot())
         return real(log, plan)
@@ -301,7 +306,7 @@ def test_batches_are_deleted_side_by_side_through_every_door(
     together = threading.Barrier(3, timeout=60)
     real = purging.delete
 
-    def delete(store, batch, options):
+    def delete(store: Any, batch: Any, options: Any) -> Deletion:
         together.wait()
         return real(store, batch, options)
 
@@ -326,14 +331,14 @@ def test_no_more_batches_are_held_than_are_deleted_soon(
     listed = deleted = 0
     ahead = []
 
-    def orphans(store, plan):
+    def orphans(store: Any, plan: Any) -> Iterator[Orphans]:
         nonlocal listed
         for batch in real_orphans(store, plan):
             listed += 1
             ahead.append(listed - deleted)
             yield batch
 
-    def delete(store, batch, options):
+    def delete(store: Any, batch: Any, options: Any) -> Deletion:
         nonlocal deleted
         done = real_delete(store, batch, options)
         deleted += 1
@@ -364,7 +369,7 @@ def test_a_long_write_that_lost_its_files_fails_and_changes_nothing(
     appended(tmp_path, 1)
     before = log_of(tmp_path).snapshot().version
 
-    def slowly(path, built, **given):
+    def slowly(path: Any, built: Any, **given: Any) -> Add:
         add = add_action(path, built, **given)
         (tmp_path / path).unlink()
         return msgspec.structs.replace(add, modification_time=add.modification_time - 20 * 3_600_000)
@@ -379,7 +384,7 @@ def test_a_long_write_that_lost_its_files_fails_and_changes_nothing(
     "kind",
     ["memory", pytest.param("s3", marks=pytest.mark.server), pytest.param("azure", marks=pytest.mark.server)],
 )
-def test_tables_inside_tables_stay_on_object_stores(make_store_url, kind: str) -> None:
+def test_tables_inside_tables_stay_on_object_stores(make_store_url: StoreUrl, kind: str) -> None:
     url, given = make_store_url(kind)
     options = Options.parse({**given, "purge.retentionCheckEnabled": False})
     it.write(url, [{"id": 1}], options=given)
@@ -409,7 +414,7 @@ def test_the_time_of_a_split_is_when_its_upload_began(
     monkeypatch.setattr(splits_of_a_write, "local_time_ms", lambda: now)
     real = Store.open_upload
 
-    def slowly(self, path):
+    def slowly(self: Any, path: Any) -> Sink:
         nonlocal now
         now += 3 * 3_600_000
         return real(self, path)

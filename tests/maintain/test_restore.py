@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import indextables as it
 from indextables.errors import CommitConflictError, OptionError, SplitError, VersionNotFoundError
 from indextables.log.conflict import Draft
+from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.merge import merge
 from indextables.maintain.metadata_changes import drop_partitions, restore
@@ -104,7 +106,7 @@ def test_removing_a_split_that_a_restore_keeps_is_a_conflict(
     appended(tmp_path, 3)
     log, real = log_of(tmp_path), TransactionLog.commit
 
-    def commit(self, draft, base):
+    def commit(self: Any, draft: Any, base: Any) -> Snapshot:
         monkeypatch.setattr(TransactionLog, "commit", real)
         meanwhile(tmp_path)
         return real(self, draft, base)
@@ -121,7 +123,7 @@ def test_a_change_of_columns_conflicts_with_a_restore_that_only_removes(
     appended(tmp_path, 3)
     log, real = log_of(tmp_path), TransactionLog.commit
 
-    def commit(self, draft, base):
+    def commit(self: Any, draft: Any, base: Any) -> Snapshot:
         monkeypatch.setattr(TransactionLog, "commit", real)
         row = {"id": 9, "day": 7, "message": "wider", "extra": 1}
         it.write(tmp_path, [row], options={"mergeSchema": "true"})
@@ -138,7 +140,7 @@ def test_rows_appended_meanwhile_stay(tmp_path: Path, monkeypatch: pytest.Monkey
     log = log_of(tmp_path)
     real = TransactionLog.commit
 
-    def commit(self, draft, base):
+    def commit(self: Any, draft: Any, base: Any) -> Snapshot:
         monkeypatch.setattr(TransactionLog, "commit", real)
         it.write(tmp_path, [{"id": 50, "day": 5, "message": "meanwhile"}])
         return real(self, draft, base)

@@ -3,6 +3,7 @@
 import pickle
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,7 +132,7 @@ def test_every_key_of_the_specification_is_honoured_or_refused_with_a_reason() -
         (lambda path: it.repair(str(path), options={"overwriteSchema": True}), "has no effect on a command"),
     ],
 )  # fmt: skip
-def test_an_option_is_refused_where_it_has_no_effect(tmp_path: Path, call, says: str) -> None:
+def test_an_option_is_refused_where_it_has_no_effect(tmp_path: Path, call: Any, says: str) -> None:
     it.write(tmp_path, [{"id": 1}])
     with pytest.raises(OptionError, match=says):
         call(tmp_path)
@@ -177,7 +178,9 @@ def test_the_options_page_lists_every_key_of_the_scala_release() -> None:
         assert f"`{f'{family}.<field>' if family in families else key.lower()}`" in page, key
 
 
-def test_a_key_without_effect_is_accepted_with_one_warning(caplog, monkeypatch) -> None:
+def test_a_key_without_effect_is_accepted_with_one_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(declare, "_warned", set())
     for _ in range(3):
         assert Options.parse({"spark.indextables.merge.debug": "true"}) == Options()
@@ -201,7 +204,9 @@ def test_a_key_without_effect_is_accepted_with_one_warning(caplog, monkeypatch) 
         ("cache.disk.maxSize", "0", reading.DISK_CACHE_SIZE, None),
     ],
 )
-def test_a_key_with_another_name_sets_its_option(key, value, option, expected) -> None:
+def test_a_key_with_another_name_sets_its_option(
+    key: str, value: str, option: Any, expected: bool | int | str | None
+) -> None:
     assert Options.parse({f"spark.indextables.{key}": value}).get(option) == expected
 
 
@@ -220,7 +225,7 @@ def test_the_own_name_of_an_option_is_stronger_than_an_alias() -> None:
         ("autoSize.targetSplitSize", "much", "a size such as 64M"),
     ],
 )
-def test_a_wrong_value_of_an_alias_is_refused_by_its_own_key(key, value, says) -> None:
+def test_a_wrong_value_of_an_alias_is_refused_by_its_own_key(key: str, value: str, says: str) -> None:
     with pytest.raises(OptionError, match=says) as caught:
         Options.parse({key: value})
     assert f"'{key}'" in str(caught.value)

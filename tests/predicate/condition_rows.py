@@ -3,11 +3,13 @@
 import dataclasses
 import math
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from indextables.predicate import (
     Always,
@@ -118,23 +120,23 @@ NUMBERS = (
 TIMES = (pa.date32(), ZONED, LOCAL)
 
 
-def comparable(type_):
+def comparable(type_: Any) -> tuple[Any, Any, Any, Any, Any, Any, Any] | tuple[Any, Any, Any] | tuple[Any]:
     """The literal types that may stand beside a column of the type."""
     return next((group for group in (NUMBERS, TIMES) if type_ in group), (type_,))
 
 
-def scalar(value, type_):
+def scalar(value: Any, type_: Any) -> pa.Scalar:
     return pa.scalar(value, type_)
 
 
-def raw(value):
+def raw(value: Any) -> Any:
     """A scalar as the value that rows hold: times as ticks."""
     if not value.is_valid:
         return None
     return value.value if pa.types.is_temporal(value.type) else value.as_py()
 
 
-def values(type_):
+def values(type_: Any) -> SearchStrategy[Any]:
     pool = st.sampled_from(POOLS[type_])
     if type_ == pa.float64():
         return pool | st.floats()
@@ -145,12 +147,12 @@ def values(type_):
     return pool
 
 
-def scalars(type_, *, null=True):
+def scalars(type_: Any, *, null: bool = True) -> Any:
     found = values(type_).map(lambda value: scalar(value, type_))
     return found | st.just(pa.scalar(None, type_)) if null else found
 
 
-def columns():
+def columns() -> SearchStrategy[Any]:
     return st.sampled_from(list(PATHS)).map(Column)
 
 
@@ -169,7 +171,7 @@ _ROW = st.fixed_dictionaries(
 ROWS = st.lists(_ROW, max_size=12)
 
 
-def table(rows):
+def table(rows: Any) -> pa.Table:
     arrays = []
     for field in SCHEMA:
         cells = [row[field.name] for row in rows]
@@ -181,14 +183,14 @@ def table(rows):
 
 
 @st.composite
-def _comparisons(draw):
+def _comparisons(draw: Any) -> Compare:
     column = draw(columns())
     literal = draw(st.sampled_from(comparable(PATHS[column.path])).flatmap(scalars))
     return Compare(draw(st.sampled_from(Op)), column, literal)
 
 
 @st.composite
-def _memberships(draw):
+def _memberships(draw: Any) -> In:
     column = draw(columns())
     literals = st.sampled_from(comparable(PATHS[column.path])).flatmap(scalars)
     return In(column, tuple(draw(st.lists(literals, min_size=1, max_size=5))))
@@ -221,7 +223,7 @@ PREDICATES = st.recursive(
 )
 
 
-def shape(node):
+def shape(node: Any) -> Any:
     """A condition as plain tuples: scalars of NaN are not equal, and those of far dates have no repr."""
     if isinstance(node, pa.Scalar):
         return str(node.type), repr(raw(node))
@@ -235,7 +237,7 @@ def shape(node):
 # --- the plain reading ------------------------------------------------------------------------------
 
 
-def truth(predicate, row):
+def truth(predicate: Any, row: Any) -> Any:
     """True, False or None: SQL's own definition, written out."""
     match predicate:
         case And(parts):
@@ -273,14 +275,14 @@ def truth(predicate, row):
             raise AssertionError(f"no definition of {predicate}")
 
 
-def cell(row, column):
+def cell(row: Any, column: Column) -> Any:
     found = row
     for name in column.path:
         found = None if found is None else found[name]
     return found
 
 
-def _compared(op, left, left_type, value):
+def _compared(op: Op, left: Any, left_type: Any, value: Any) -> Any:
     right = raw(value)
     if op not in {Op.EQ, Op.NULL_SAFE} and pa.types.is_integer(left_type) and pa.types.is_decimal(value.type):
         # Spark decides these without looking at the row.
@@ -303,7 +305,7 @@ def _compared(op, left, left_type, value):
     }[op]
 
 
-def _among(left, left_type, values_):
+def _among(left: Any, left_type: Any, values_: Sequence[Any]) -> bool | None:
     if left is None or not values_:
         return None if left is None else False
     if any(pa.types.is_floating(value.type) for value in values_ if value.is_valid):
@@ -312,7 +314,7 @@ def _among(left, left_type, values_):
     return True if True in found else None if None in found else False
 
 
-def _widened(left, left_type, right, right_type):
+def _widened(left: Any, left_type: Any, right: Any, right_type: Any) -> tuple[Any, ...]:
     """Both sides in a form that orders as SQL does."""
     if pa.types.is_floating(left_type) or pa.types.is_floating(right_type):
         return tuple((1, 0.0) if math.isnan(x) else (0, x) for x in (float(left), float(right)))
@@ -325,7 +327,7 @@ def _widened(left, left_type, right, right_type):
     return left, right
 
 
-def like(text, pattern, escape="\\", *, ignore_case=False):
+def like(text: Any, pattern: str, escape: str = "\\", *, ignore_case: bool = False) -> bool:
     """LIKE by way of Python's regular expressions, one character of the pattern at a time."""
     if ignore_case:
         text, pattern = text.lower(), pattern.lower()

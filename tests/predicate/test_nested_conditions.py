@@ -1,10 +1,14 @@
 """Conditions on elements of arrays and maps: as Spark answers them, and as SQL writes them."""
 
 import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from indextables.predicate import evaluate, parse_condition, to_sql
 
@@ -60,19 +64,19 @@ codes[7] IS NULL
 """.strip().splitlines()
 
 
-def rows_of(count, seed):
+def rows_of(count: int, seed: int) -> pa.Table:
     luck = random.Random(seed)
 
-    def listed(pick, most=3):
+    def listed(pick: Any, most: int = 3) -> list[Any]:
         return None if luck.random() < 0.15 else [pick() for _ in range(luck.randint(0, most))]
 
-    def one_of(values):
+    def one_of(values: list[Any]) -> Callable[..., Any]:
         return lambda: luck.choice(values)
 
-    def item():
+    def item() -> dict[str, Any]:
         return luck.choice([None, {"name": luck.choice(WORDS), "counts": listed(one_of(NUMBERS))}])
 
-    def mapped(keys, values):
+    def mapped(keys: list[Any], values: list[Any]) -> list[Any]:
         chosen = luck.sample(keys, luck.randint(0, len(keys)))
         return None if luck.random() < 0.15 else [(key, luck.choice(values)) for key in chosen]
 
@@ -93,7 +97,7 @@ def rows_of(count, seed):
 
 
 @pytest.mark.spark
-def test_elements_sizes_and_contents_get_sparks_answers(spark, tmp_path):
+def test_elements_sizes_and_contents_get_sparks_answers(spark: SparkSession, tmp_path: Path) -> None:
     """`get` is Spark's element that is null beyond the end, as ours is; brackets raise there in ANSI mode."""
     rows = rows_of(150, seed=11)
     pq.write_table(rows, tmp_path / "rows.parquet")
@@ -108,14 +112,14 @@ def test_elements_sizes_and_contents_get_sparks_answers(spark, tmp_path):
 
 
 @pytest.mark.parametrize("position", [-1, 3, 2**40])
-def test_there_is_no_element_before_the_first_or_behind_the_last(position):
+def test_there_is_no_element_before_the_first_or_behind_the_last(position: int) -> None:
     rows = rows_of(60, seed=5)
     found = evaluate(parse_condition(f"nums[{position}] IS NULL", SCHEMA), rows)
     assert found.to_pylist() == [True] * 60
 
 
 @pytest.mark.parametrize("line", CONDITIONS)
-def test_a_condition_on_elements_survives_being_written_as_sql(line):
+def test_a_condition_on_elements_survives_being_written_as_sql(line: Any) -> None:
     predicate = parse_condition(line.split(" | ")[-1], SCHEMA)
     again = parse_condition(to_sql(predicate), SCHEMA)
     rows = rows_of(60, seed=5)
@@ -124,7 +128,7 @@ def test_a_condition_on_elements_survives_being_written_as_sql(line):
 
 
 @pytest.mark.parametrize("line", CONDITIONS)
-def test_slices_and_chunks_of_rows_get_the_answers_of_the_whole(line):
+def test_slices_and_chunks_of_rows_get_the_answers_of_the_whole(line: Any) -> None:
     predicate = parse_condition(line.split(" | ")[-1], SCHEMA)
     rows = rows_of(60, seed=6)
     whole = evaluate(predicate, rows)

@@ -2,10 +2,12 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from indextables.errors import QuerySyntaxError
 from indextables.predicate.query_language import parse_query, to_text
@@ -40,8 +42,8 @@ _FIELD = st.none() | st.lists(_WORD, min_size=1, max_size=3).map(tuple)
 
 
 @st.composite
-def _wildcards(draw):
-    parts = []
+def _wildcards(draw: Any) -> Wildcard:
+    parts: list[Any] = []
     for part in draw(st.lists(_WORD | st.sampled_from(Wild), min_size=1, max_size=5)):
         if parts and part is MANY and parts[-1] is MANY:
             continue
@@ -56,7 +58,7 @@ def _wildcards(draw):
 
 
 @st.composite
-def _ranges(draw):
+def _ranges(draw: Any) -> Range:
     lower, upper = draw(
         st.tuples(st.none() | _TEXT, st.none() | _TEXT).filter(lambda ends: ends != (None, None))
     )
@@ -66,7 +68,7 @@ def _ranges(draw):
 
 
 @st.composite
-def _phrases(draw):
+def _phrases(draw: Any) -> Phrase:
     text = draw(_TEXT)
     slop = draw(st.integers(0, 20))
     return Phrase(text, slop, bool(text.strip()) and not slop and draw(st.booleans()), draw(_FIELD))
@@ -91,7 +93,7 @@ LEAVES = st.one_of(
 )
 
 
-def _joined(kind, inner):
+def _joined(kind: Any, inner: SearchStrategy[Any]) -> SearchStrategy[Any]:
     return st.lists(inner, min_size=2, max_size=3).map(
         lambda parts: kind(
             tuple(leaf for part in parts for leaf in (part.parts if isinstance(part, kind) else (part,)))
@@ -113,7 +115,7 @@ QUERIES = st.recursive(
 
 @settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(QUERIES)
-def test_a_tree_written_as_text_reads_back_as_itself(query):
+def test_a_tree_written_as_text_reads_back_as_itself(query: Any) -> None:
     assert parse_query(to_text(query)) == query
 
 
@@ -162,7 +164,7 @@ _SOUP = st.lists(
 ).map("".join)
 
 
-def _parsed_or_refused(text):
+def _parsed_or_refused(text: Any) -> Any:
     try:
         return parse_query(text)
     except QuerySyntaxError as error:
@@ -179,7 +181,7 @@ def _parsed_or_refused(text):
 @example('"' + "\\" * 99_999)
 @example("/" + "\\" * 99_998)
 @example("\ud800")
-def test_any_text_parses_to_a_stable_tree_or_is_refused(text):
+def test_any_text_parses_to_a_stable_tree_or_is_refused(text: Any) -> None:
     query = _parsed_or_refused(text)
     if isinstance(query, QuerySyntaxError):
         assert query.position is not None
@@ -282,7 +284,7 @@ def test_any_text_parses_to_a_stable_tree_or_is_refused(text):
         ("C:\\\\temp", Term("\\temp", ("C",))),
     ],
 )
-def test_a_query_means(text, wanted):
+def test_a_query_means(text: str, wanted: Any) -> None:
     assert parse_query(text) == wanted
 
 
@@ -349,7 +351,7 @@ def test_a_query_means(text, wanted):
         ("(" * 101 + "a" + ")" * 101, 100, "nested more than 100 deep"),
     ],
 )
-def test_a_malformed_query_is_refused_at_its_position(text, position, problem):
+def test_a_malformed_query_is_refused_at_its_position(text: str, position: int, problem: str) -> None:
     with pytest.raises(QuerySyntaxError, match=re.escape(problem)) as caught:
         parse_query(text)
     assert caught.value.position == position
@@ -360,7 +362,7 @@ def test_a_malformed_query_is_refused_at_its_position(text, position, problem):
         assert shown[caret.index("^")] == text[position]
 
 
-def test_a_long_query_is_cut_around_the_position():
+def test_a_long_query_is_cut_around_the_position() -> None:
     with pytest.raises(QuerySyntaxError) as caught:
         parse_query("a " * 5000 + "( " + "b " * 5000)
     _, shown, caret = str(caught.value).split("\n")
@@ -370,12 +372,12 @@ def test_a_long_query_is_cut_around_the_position():
     assert shown[caret.index("^")] == "("
 
 
-def test_a_query_may_be_a_hundred_deep():
+def test_a_query_may_be_a_hundred_deep() -> None:
     assert parse_query("(" * 100 + "a" + ")" * 100) == A
 
 
-def test_every_node_knows_where_it_starts():
-    query = parse_query("x OR f:(a -b^2)")
+def test_every_node_knows_where_it_starts() -> None:
+    query: Any = parse_query("x OR f:(a -b^2)")
     assert query.position == 0
     both = query.parts[1]
     assert both.position == 8
@@ -393,14 +395,14 @@ def test_every_node_knows_where_it_starts():
         ("f:(a OR >5)", (("f",),), False),
     ],
 )
-def test_the_fields_of_a_query_are_listed_once_in_order(text, fields, unqualified):
+def test_the_fields_of_a_query_are_listed_once_in_order(text: str, fields: Any, unqualified: bool) -> None:
     assert fields_of(parse_query(text)) == FieldUse(fields, unqualified)
 
 
 # --- the page -------------------------------------------------------------------------------------------
 
 
-def _spans(heading_contains):
+def _spans(heading_contains: str) -> list[list[Any]]:
     """The code spans of the first two cells of the tables under headings of the page that contain a text."""
     rows = []
     heading = ""
@@ -416,14 +418,14 @@ def _spans(heading_contains):
 
 
 @pytest.mark.parametrize("row", _spans("Forms"), ids=lambda row: row[0])
-def test_the_page_spells_out_what_a_query_means(row):
+def test_the_page_spells_out_what_a_query_means(row: Any) -> None:
     query, meaning = row
     assert to_text(parse_query(query)) == meaning
     assert parse_query(meaning) == parse_query(query)
 
 
 @pytest.mark.parametrize("row", _spans("Refused"), ids=lambda row: row[0])
-def test_the_page_names_what_is_refused_and_what_to_write(row):
+def test_the_page_names_what_is_refused_and_what_to_write(row: Any) -> None:
     refused, *instead = row
     with pytest.raises(QuerySyntaxError):
         parse_query(refused)
@@ -432,6 +434,6 @@ def test_the_page_names_what_is_refused_and_what_to_write(row):
         parse_query(query)
 
 
-def test_the_page_has_examples():
+def test_the_page_has_examples() -> None:
     assert len(_spans("Forms")) > 30
     assert len(_spans("Refused")) > 8

@@ -1,12 +1,15 @@
 """Spark itself, asked the same conditions about the same rows."""
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from indextables.predicate import evaluate, parse_condition, to_sql
 from tests.predicate.condition_rows import POOLS, PREDICATES, SCHEMA, TYPES, table
@@ -127,7 +130,7 @@ CAST(-5.9D AS INT) = -5
 
 
 @pytest.fixture(scope="module")
-def session(spark):
+def session(spark: SparkSession) -> SparkSession:
     """The shared session, with settings of its own."""
     made = spark.newSession()
     made.conf.set("spark.sql.codegen.wholeStage", "false")
@@ -135,11 +138,11 @@ def session(spark):
     return made
 
 
-def _rows(count):
+def _rows(count: int) -> list[Any]:
     """Rows whose values come from the pools, a few of them null."""
     luck = random.Random(7)
 
-    def pick(type_):
+    def pick(type_: Any) -> Any:
         return None if luck.random() < 0.15 else luck.choice(POOLS[type_])
 
     return [
@@ -157,14 +160,14 @@ def _rows(count):
 
 
 @pytest.fixture(scope="module")
-def asked(session, tmp_path_factory):
+def asked(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """A function that asks Spark and us the same conditions, and compares the answers row by row."""
     rows = table(_rows(120))
     path = tmp_path_factory.mktemp("spark") / "rows.parquet"
     pq.write_table(rows, path)
     session.read.parquet(str(path)).createOrReplaceTempView("rows")
 
-    def ask(conditions):
+    def ask(conditions: Any) -> None:
         columns = ", ".join(f"({text}) AS c{index}" for index, text in enumerate(conditions))
         answers = session.sql(f"SELECT {columns} FROM rows").collect()
         assert len(answers) == rows.num_rows
@@ -177,7 +180,7 @@ def asked(session, tmp_path_factory):
     return ask
 
 
-def test_conditions_written_by_hand_get_sparks_answers(asked):
+def test_conditions_written_by_hand_get_sparks_answers(asked: Callable[..., Any]) -> None:
     for start in range(0, len(WRITTEN_BY_HAND), 30):
         asked(WRITTEN_BY_HAND[start : start + 30])
 
@@ -186,5 +189,5 @@ def test_conditions_written_by_hand_get_sparks_answers(asked):
     max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 @given(st.lists(PREDICATES, min_size=20, max_size=20))
-def test_generated_conditions_get_sparks_answers(asked, predicates):
+def test_generated_conditions_get_sparks_answers(asked: Callable[..., Any], predicates: Any) -> None:
     asked([to_sql(predicate) for predicate in predicates])

@@ -3,6 +3,7 @@
 import math
 import re
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -42,23 +43,23 @@ TABLE = pa.schema(
 )
 
 
-def col(*path):
+def col(*path: str) -> Column:
     return Column(path)
 
 
-def cmp(op, name, value, type_):
+def cmp(op: Op, name: str, value: Any, type_: Any) -> Compare:
     return Compare(op, col(*name.split(".")), pa.scalar(value, type_))
 
 
-def eq(name, value, type_):
+def eq(name: str, value: Any, type_: Any) -> Compare:
     return cmp(Op.EQ, name, value, type_)
 
 
-def never(name):
+def never(name: str) -> And:
     return And((IsNull(col(name)), Always(None)))
 
 
-def known(name):
+def known(name: str) -> Or:
     return Or((Not(IsNull(col(name))), Always(None)))
 
 
@@ -191,7 +192,7 @@ WORD_A = eq("word", "a", pa.string())
         ),
     ],
 )
-def test_a_condition_becomes(text, wanted):
+def test_a_condition_becomes(text: str, wanted: Any) -> None:
     assert shape(parse_condition(text, TABLE)) == shape(wanted)
 
 
@@ -216,7 +217,7 @@ def test_a_condition_becomes(text, wanted):
         ("CAST(TRUE AS STRING)", "true"),
     ],
 )
-def test_a_string_is_read_as_spark_reads_it(literal, wanted):
+def test_a_string_is_read_as_spark_reads_it(literal: str, wanted: str) -> None:
     assert parse_condition(f"word = {literal}", TABLE) == eq("word", wanted, pa.string())
 
 
@@ -269,7 +270,7 @@ def test_a_string_is_read_as_spark_reads_it(literal, wanted):
         ("bytes", "'é'", "é".encode()),
     ],
 )
-def test_a_literal_takes_the_type_of_its_column(column, literal, wanted):
+def test_a_literal_takes_the_type_of_its_column(column: str, literal: str, wanted: Any) -> None:
     type_ = TABLE.field(column).type
     assert parse_condition(f"{column} = {literal}", TABLE) == eq(column, wanted, type_)
 
@@ -308,7 +309,7 @@ NEW_YEAR = 19723  # 2024-01-01
         ("wall", "CAST('2024-01-01' AS TIMESTAMP_NTZ)", "UTC", NEW_YEAR * DAY),
     ],
 )
-def test_a_time_is_read_in_the_time_zone(column, literal, zone, wanted):
+def test_a_time_is_read_in_the_time_zone(column: str, literal: str, zone: str, wanted: int) -> None:
     found = parse_condition(f"{column} = {literal}", TABLE, time_zone=zone)
     assert isinstance(found, Compare)
     assert found.value.type == TABLE.field(column).type
@@ -359,7 +360,7 @@ def test_a_time_is_read_in_the_time_zone(column, literal, zone, wanted):
         ),
     ],
 )
-def test_a_literal_beyond_the_type_leaves_a_condition_that_is_right(text, wanted):
+def test_a_literal_beyond_the_type_leaves_a_condition_that_is_right(text: str, wanted: Any) -> None:
     assert shape(parse_condition(text, TABLE)) == shape(wanted)
 
 
@@ -471,7 +472,9 @@ def test_a_literal_beyond_the_type_leaves_a_condition_that_is_right(text, wanted
         ("(" * 10_001 + "flag" + ")" * 10_001, 10_000, "more than 10,000 parentheses"),
     ],
 )
-def test_a_condition_that_cannot_be_answered_is_refused_at_its_position(text, position, problem):
+def test_a_condition_that_cannot_be_answered_is_refused_at_its_position(
+    text: str, position: int, problem: str
+) -> None:
     with pytest.raises(PredicateError, match=re.escape(problem)) as caught:
         parse_condition(text, TABLE)
     assert caught.value.position == position
@@ -480,7 +483,7 @@ def test_a_condition_that_cannot_be_answered_is_refused_at_its_position(text, po
         assert shown[caret.index("^")] == text[position]
 
 
-def test_times_that_depend_on_a_changing_clock_are_refused():
+def test_times_that_depend_on_a_changing_clock_are_refused() -> None:
     with pytest.raises(PredicateError, match=r"day is DATE and would need the time zone Asia/Tokyo"):
         parse_condition("day < TIMESTAMP '2024-01-01 00:00:00'", TABLE, time_zone="Asia/Tokyo")
     with pytest.raises(PredicateError, match="unknown time zone 'Mars'"):
@@ -489,25 +492,25 @@ def test_times_that_depend_on_a_changing_clock_are_refused():
         parse_condition("moment < '+12024-01-01'", TABLE, time_zone="Asia/Tokyo")
 
 
-def test_a_malformed_query_is_refused_with_the_condition():
+def test_a_malformed_query_is_refused_with_the_condition() -> None:
     with pytest.raises(QuerySyntaxError, match="a term is missing here"):
         parse_condition("flag AND word INDEXQUERY 'a AND'", TABLE)
 
 
-def test_a_table_of_many_columns_lists_some():
+def test_a_table_of_many_columns_lists_some() -> None:
     schema = pa.schema([(f"c{index}", pa.int32()) for index in range(100)])
     with pytest.raises(PredicateError, match="c19 and 80 more"):
         parse_condition("x = 1", schema)
 
 
-def test_a_list_of_thousands_is_read():
+def test_a_list_of_thousands_is_read() -> None:
     text = f"big IN ({', '.join(map(str, range(20_000)))})"
     found = parse_condition(text, TABLE)
     assert isinstance(found, In)
     assert len(found.values) == 20_000
 
 
-def test_ten_thousand_alternatives_make_one_flat_node():
+def test_ten_thousand_alternatives_make_one_flat_node() -> None:
     equal = parse_condition(" OR ".join(["whole = 1"] * 10_000), TABLE)
     assert isinstance(equal, In)
     found = parse_condition(" OR ".join(["whole < 1"] * 10_000), TABLE)

@@ -1,9 +1,12 @@
 """Conditions written as SQL and read back; and any text at all."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from indextables.errors import IndexTablesError, PredicateError, QuerySyntaxError
 from indextables.predicate import (
@@ -17,6 +20,7 @@ from indextables.predicate import (
     Not,
     Op,
     Or,
+    Predicate,
     Search,
     SearchKind,
     TextMatch,
@@ -47,13 +51,13 @@ SLOW = [HealthCheck.too_slow]
 
 
 @st.composite
-def _comparisons(draw):
+def _comparisons(draw: Any) -> Compare:
     column = draw(columns())
     return Compare(draw(st.sampled_from(Op)), column, draw(scalars(PATHS[column.path], null=False)))
 
 
 @st.composite
-def _memberships(draw):
+def _memberships(draw: Any) -> In:
     column = draw(columns())
     type_ = PATHS[column.path]
     found = draw(st.lists(scalars(type_, null=False), min_size=1, max_size=4))
@@ -61,7 +65,7 @@ def _memberships(draw):
 
 
 @st.composite
-def _likes(draw):
+def _likes(draw: Any) -> Predicate:
     found = Like(draw(TEXT_COLUMNS), draw(PATTERNS), "\\", draw(st.booleans()))
     return simplify(found, pa.string())
 
@@ -81,7 +85,7 @@ _LEAVES = st.one_of(
 )
 
 
-def _joined(kind, inner):
+def _joined(kind: Any, inner: SearchStrategy[Any]) -> SearchStrategy[Any]:
     return st.lists(inner, min_size=2, max_size=3).map(
         lambda parts: kind(
             tuple(leaf for part in parts for leaf in (part.parts if isinstance(part, kind) else (part,)))
@@ -104,13 +108,13 @@ BLANKS = st.sampled_from([" ", "\n", "\t ", " /* ' AND /* \" */ */ ", " -- it's 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=SLOW)
 @given(WRITTEN)
-def test_a_condition_written_as_sql_reads_back_as_itself(predicate):
+def test_a_condition_written_as_sql_reads_back_as_itself(predicate: Any) -> None:
     assert shape(parse_condition(to_sql(predicate), SCHEMA)) == shape(predicate)
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
 @given(WRITTEN, st.data())
-def test_blanks_comments_and_case_between_tokens_make_no_difference(predicate, data):
+def test_blanks_comments_and_case_between_tokens_make_no_difference(predicate: Any, data: Any) -> None:
     pieces = []
     for token in tokenize(to_sql(predicate)):
         text = token.text
@@ -122,7 +126,7 @@ def test_blanks_comments_and_case_between_tokens_make_no_difference(predicate, d
 
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
 @given(PREDICATES, ROWS)
-def test_a_condition_read_back_answers_alike(predicate, rows):
+def test_a_condition_read_back_answers_alike(predicate: Any, rows: Any) -> None:
     data = table(rows)
     text = to_sql(predicate)
     assert evaluate(parse_condition(text, SCHEMA), data) == evaluate(predicate, data), text
@@ -130,7 +134,7 @@ def test_a_condition_read_back_answers_alike(predicate, rows):
 
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
 @given(PREDICATES, ROWS)
-def test_is_true_and_is_false_are_never_unknown(predicate, rows):
+def test_is_true_and_is_false_are_never_unknown(predicate: Any, rows: Any) -> None:
     data = table(rows)
     plain = evaluate(predicate, data).to_pylist()
     assert evaluate(is_true(predicate), data).to_pylist() == [answer is True for answer in plain]
@@ -236,7 +240,7 @@ _SOUP = st.lists(
 @example("word = '\ud800'")
 @example("word LIKE '\ud800_'")
 @example("`\ud800` = 1")
-def test_any_text_is_a_condition_or_is_refused(text):
+def test_any_text_is_a_condition_or_is_refused(text: Any) -> None:
     try:
         predicate = parse_condition(text, SCHEMA)
     except (PredicateError, QuerySyntaxError):
@@ -251,7 +255,7 @@ def test_any_text_is_a_condition_or_is_refused(text):
 
 @settings(max_examples=500, deadline=10_000)
 @given(_SOUP.map(" ".join) | st.text(max_size=30))
-def test_tokens_cover_the_text_but_for_blanks_and_comments(text):
+def test_tokens_cover_the_text_but_for_blanks_and_comments(text: Any) -> None:
     try:
         tokens = tokenize(text)
     except PredicateError:
@@ -277,11 +281,11 @@ def test_tokens_cover_the_text_but_for_blanks_and_comments(text):
         ("`a``b` rx r'x' R\"y\" $t$z$t$", ["quoted name", "word", "string", "string", "string"]),
     ],
 )
-def test_a_text_is_cut_into(text, kinds):
+def test_a_text_is_cut_into(text: str, kinds: Any) -> None:
     assert [token.kind.value for token in tokenize(text)] == [*kinds, "end"]
 
 
-def test_a_quoted_name_may_hold_its_quote():
+def test_a_quoted_name_may_hold_its_quote() -> None:
     assert tokenize("`a``b`")[0].value == "a`b"
 
 
@@ -300,10 +304,10 @@ def test_a_quoted_name_may_hold_its_quote():
         ),
     ],
 )
-def test_a_condition_is_written_as(predicate, text):
+def test_a_condition_is_written_as(predicate: Any, text: str) -> None:
     assert to_sql(predicate) == text
 
 
-def test_a_value_that_sql_cannot_write_is_refused():
+def test_a_value_that_sql_cannot_write_is_refused() -> None:
     with pytest.raises(PredicateError, match=r"timestamp\[ns\] cannot be written"):
         to_sql(Compare(Op.EQ, Column(("a",)), pa.scalar(1, pa.timestamp("ns"))))

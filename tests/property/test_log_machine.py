@@ -5,6 +5,7 @@ import secrets
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from indextables.errors import CommitConflictError, VersionNotFoundError
 from indextables.log.conflict import Draft
-from indextables.log.format.actions import Txn
+from indextables.log.format.actions import Add, Txn
 from indextables.log.segment import full_listing, reachable
 from indextables.log.snapshot_cache import invalidate
 from tests.log_tables.build import HOUR, WHEN, Clock, a_log, a_table, gone, merge, overwrite, split
@@ -53,7 +54,7 @@ class LogMachine(RuleBasedStateMachine):
     # --- the table -------------------------------------------------------------------------------
 
     @initialize(partitioned=st.booleans())
-    def make(self, partitioned: bool) -> None:  # noqa: FBT001 - as hypothesis calls it
+    def make(self, partitioned: bool) -> None:
         self.partitioned = partitioned
         columns = {"id": "long", "text": "string", "day": "date"}
         self.log = a_table(
@@ -88,7 +89,7 @@ class LogMachine(RuleBasedStateMachine):
         self.names += 1
         return f"{self.names}.split"
 
-    def a_split(self, path: str, size: int):
+    def a_split(self, path: str, size: int) -> Add:
         values = {"day": f"2024-01-{size % 28 + 1:02d}" if size % 5 else None} if self.partitioned else {}
         mapping = f'[{{"name":"f{size % 3}","type":"i64"}}]'
         return split(path, size=size, partition_values=values, doc_mapping_json=mapping)
@@ -185,7 +186,7 @@ class LogMachine(RuleBasedStateMachine):
     # --- states and cleaning ---------------------------------------------------------------------
 
     @rule(compact=st.booleans())
-    def checkpoint(self, compact: bool) -> None:  # noqa: FBT001 - as hypothesis calls it
+    def checkpoint(self, compact: bool) -> None:
         written = self.log.checkpoint(compact=compact)
         assert written.num_files == len(self.current)
         if written.version not in self.expected:
@@ -238,7 +239,7 @@ class LogMachine(RuleBasedStateMachine):
         for log in (self.log, cold):
             self.check(log.snapshot(), newest)
 
-    def check(self, snapshot, version: int) -> None:
+    def check(self, snapshot: Any, version: int) -> None:
         assert snapshot.version == version
         listed = snapshot.files()
         assert listed.num_rows == len(self.expected[version])
@@ -250,7 +251,7 @@ class LogMachine(RuleBasedStateMachine):
         assert {k: t.version for k, t in snapshot.txns.items()} == self.batches[version]
 
     @rule(warm=st.booleans())
-    def look_back(self, warm: bool) -> None:  # noqa: FBT001 - as hypothesis calls it
+    def look_back(self, warm: bool) -> None:
         """Every version that can be read reads right; every promised one can be read."""
         if not warm:
             invalidate()

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,9 @@ from tests import ROOT
 from tests.log_tables.model import Model, lines_of
 from tests.race.killed_worker import PARTITION
 from tests.servers import azure, s3
+from tests.servers.azure import AzureServer
 from tests.servers.proxy import Fault, Proxy, Request, proxy
+from tests.servers.s3 import S3Server
 
 SECONDS = 10
 SOAK_SECONDS = int(os.environ.get("INDEXTABLES_SOAK_SECONDS", "1800"))
@@ -123,7 +126,7 @@ def kill_for(team: Team, seconds: float, dice: random.Random) -> None:
         team.kill(who)
 
 
-def noted(team: Team, who: str) -> list[dict]:
+def noted(team: Team, who: str) -> list[dict[str, Any]]:
     path = team.notes(who)
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [json.loads(line) for line in lines if line.endswith("}")]
@@ -200,24 +203,28 @@ def check_killed(server: s3.S3Server | azure.AzureServer, url: str, folder: Path
 
 
 @pytest.mark.server
-def test_killed_processes_lose_nothing_on_an_s3_server(seaweed_server, tmp_path):
+def test_killed_processes_lose_nothing_on_an_s3_server(seaweed_server: S3Server, tmp_path: Path) -> None:
     check_killed(seaweed_server, f"s3://{s3.BUCKET}/{tmp_path.name}/table", tmp_path, SECONDS)
 
 
 @pytest.mark.server
-def test_killed_processes_lose_nothing_on_azurite(azurite_server, tmp_path):
+def test_killed_processes_lose_nothing_on_azurite(azurite_server: AzureServer, tmp_path: Path) -> None:
     check_killed(azurite_server, f"az://{azure.CONTAINER}/{tmp_path.name}/table", tmp_path, SECONDS)
 
 
 @pytest.mark.soak
 @pytest.mark.server
 @pytest.mark.timeout(0)
-def test_killed_processes_lose_nothing_on_an_s3_server_for_as_long_as_asked(seaweed_server, tmp_path):
+def test_killed_processes_lose_nothing_on_an_s3_server_for_as_long_as_asked(
+    seaweed_server: S3Server, tmp_path: Path
+) -> None:
     check_killed(seaweed_server, f"s3://{s3.BUCKET}/{tmp_path.name}/table", tmp_path, SOAK_SECONDS)
 
 
 @pytest.mark.soak
 @pytest.mark.server
 @pytest.mark.timeout(0)
-def test_killed_processes_lose_nothing_on_azurite_for_as_long_as_asked(azurite_server, tmp_path):
+def test_killed_processes_lose_nothing_on_azurite_for_as_long_as_asked(
+    azurite_server: AzureServer, tmp_path: Path
+) -> None:
     check_killed(azurite_server, f"az://{azure.CONTAINER}/{tmp_path.name}/table", tmp_path, SOAK_SECONDS)

@@ -10,12 +10,13 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import indextables
 from tests import ROOT
-from tests.servers.s3 import BUCKET
+from tests.servers.s3 import BUCKET, S3Server
 
 pytestmark = pytest.mark.spark
 SEED = int(os.environ.get("INDEXTABLES_SEED", "16"))
@@ -30,7 +31,7 @@ class Arrivals:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir()
-        self.rows: list[dict] = []
+        self.rows: list[dict[str, Any]] = []
 
     def add(self, files: int) -> None:
         for _ in range(files):
@@ -91,12 +92,12 @@ def check(home: Path, url: str, options: dict[str, str], rounds: int) -> None:
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(0)])])
-def test_on_the_local_disk(tmp_path, rounds):
+def test_on_the_local_disk(tmp_path: Path, rounds: int) -> None:
     check(tmp_path, str(tmp_path), {}, rounds)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.server
-def test_on_s3(tmp_path, moto_server):
+def test_on_s3(tmp_path: Path, moto_server: S3Server) -> None:
     check(tmp_path, f"s3://{BUCKET}/streams-{secrets.token_hex(4)}", moto_server.options(), 50)

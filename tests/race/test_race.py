@@ -1,7 +1,9 @@
 """Eight processes write one table at once: no version is lost, doubled or skipped, and states equal replay."""
 
 import multiprocessing
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -11,12 +13,13 @@ from indextables.store import Store, open_store
 from tests.log_tables.build import a_log, a_table, paths_of
 from tests.log_tables.model import Model, lines_of
 from tests.race.writers import appends, meet, mixed
+from tests.servers.fixtures import StoreUrl
 
 PROCESSES = 8
 
 
 @pytest.fixture(scope="module")
-def pool():
+def pool() -> Iterator[ProcessPoolExecutor]:
     """Eight processes of their own; all races of this module use them, since starting them costs most."""
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(PROCESSES)
@@ -24,7 +27,9 @@ def pool():
         yield pool
 
 
-def race(pool, work, url: str, options: dict[str, str], commits: int) -> list[list]:
+def race(
+    pool: ProcessPoolExecutor, work: Any, url: str, options: dict[str, str], commits: int
+) -> list[list[Any]]:
     """Run the work in all processes at once."""
     running = [pool.submit(work, url, options, who, commits) for who in range(PROCESSES)]
     return [one.result(timeout=500) for one in running]
@@ -57,7 +62,9 @@ def check_every_version(url: str, options: dict[str, str], step: int = 1) -> Mod
     return model
 
 
-def check_appends(pool, url: str, options: dict[str, str], commits: int, step: int = 1) -> None:
+def check_appends(
+    pool: ProcessPoolExecutor, url: str, options: dict[str, str], commits: int, step: int = 1
+) -> None:
     a_table(url, options)
     got = race(pool, appends, url, options, commits)
     invalidate()
@@ -73,7 +80,9 @@ def check_appends(pool, url: str, options: dict[str, str], commits: int, step: i
     assert len(set(times)) == len(times)
 
 
-def check_mixed(pool, url: str, options: dict[str, str], commits: int, step: int = 1) -> None:
+def check_mixed(
+    pool: ProcessPoolExecutor, url: str, options: dict[str, str], commits: int, step: int = 1
+) -> None:
     a_table(url, options)
     got = race(pool, mixed, url, options, commits)
     invalidate()
@@ -96,30 +105,40 @@ def check_mixed(pool, url: str, options: dict[str, str], commits: int, step: int
     assert paths_of(a_log(url, options).snapshot()) == before
 
 
-def test_appends_of_eight_processes_on_the_local_disk(pool, make_store_url):
+def test_appends_of_eight_processes_on_the_local_disk(
+    pool: ProcessPoolExecutor, make_store_url: StoreUrl
+) -> None:
     check_appends(pool, *make_store_url("local"), commits=20)
 
 
-def test_mixed_commits_of_eight_processes_on_the_local_disk(pool, make_store_url):
+def test_mixed_commits_of_eight_processes_on_the_local_disk(
+    pool: ProcessPoolExecutor, make_store_url: StoreUrl
+) -> None:
     check_mixed(pool, *make_store_url("local"), commits=12)
 
 
 @pytest.mark.server
 @pytest.mark.parametrize("kind", ["s3", "azure", pytest.param("hdfs", marks=pytest.mark.connectors)])
-def test_appends_of_eight_processes_on_an_object_store(pool, make_store_url, kind):
+def test_appends_of_eight_processes_on_an_object_store(
+    pool: ProcessPoolExecutor, make_store_url: StoreUrl, kind: str
+) -> None:
     check_appends(pool, *make_store_url(kind), commits=6, step=7)
 
 
 @pytest.mark.server
 @pytest.mark.parametrize("kind", ["s3", "azure"])
-def test_mixed_commits_of_eight_processes_on_an_object_store(pool, make_store_url, kind):
+def test_mixed_commits_of_eight_processes_on_an_object_store(
+    pool: ProcessPoolExecutor, make_store_url: StoreUrl, kind: str
+) -> None:
     check_mixed(pool, *make_store_url(kind), commits=5, step=5)
 
 
 @pytest.mark.soak
 @pytest.mark.server
 @pytest.mark.parametrize("kind", ["s3", "azure"])
-def test_four_hundred_appends_on_an_object_store(pool, make_store_url, kind):
+def test_four_hundred_appends_on_an_object_store(
+    pool: ProcessPoolExecutor, make_store_url: StoreUrl, kind: str
+) -> None:
     check_appends(pool, *make_store_url(kind), commits=50)
 
 
@@ -127,5 +146,5 @@ def test_four_hundred_appends_on_an_object_store(pool, make_store_url, kind):
 @pytest.mark.parametrize(
     "kind", ["local", *(pytest.param(k, marks=pytest.mark.server) for k in ("s3", "azure"))]
 )
-def test_four_hundred_mixed_commits(pool, make_store_url, kind):
+def test_four_hundred_mixed_commits(pool: ProcessPoolExecutor, make_store_url: StoreUrl, kind: Any) -> None:
     check_mixed(pool, *make_store_url(kind), commits=50)

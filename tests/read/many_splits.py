@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -15,7 +16,7 @@ ROWS = 20
 BETA = sum(i % 3 == 0 for i in range(ROWS))
 
 
-def rows():
+def rows() -> list[Any]:
     return [{"id": i, "m": f"word{i % 7} {'alpha' if i % 3 else 'beta'}", "x": float(i)} for i in range(ROWS)]
 
 

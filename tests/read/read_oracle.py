@@ -7,7 +7,9 @@ import itertools
 import json
 import math
 import re
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 from indextables.predicate import (
     Always,
@@ -25,12 +27,14 @@ from indextables.predicate import (
 )
 from indextables.predicate import query_tree as q
 from indextables.predicate.query_language import parse_query
+from indextables.predicate.query_tree import Range
+from indextables.predicate.tree import Column
 
 TEXT = {"t", "both", "brief", "loose"}
 UNQUALIFIED = ["s", "t", "both", "brief", "loose", "h"]
 
 
-def tokens(text):
+def tokens(text: str) -> list[str]:
     found, word = [], ""
     for c in text + " ":
         if c.isalnum():
@@ -44,7 +48,7 @@ def tokens(text):
 # --- conditions -------------------------------------------------------------------------------------
 
 
-def holds(predicate, row):
+def holds(predicate: Any, row: Any) -> Any:
     match predicate:
         case And(parts):
             answers = [holds(p, row) for p in parts]
@@ -83,14 +87,14 @@ def holds(predicate, row):
     raise AssertionError(predicate)
 
 
-def value_of(row, column):
+def value_of(row: Any, column: Column) -> Any:
     value = row[column.path[0]]
     for name in column.path[1:]:
         value = None if value is None else value[name]
     return value
 
 
-def order_key(value):
+def order_key(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bool):
@@ -106,7 +110,7 @@ def order_key(value):
     return value
 
 
-def compared(op, value, literal):
+def compared(op: Op, value: Any, literal: Any) -> Any:
     if op is Op.NULL_SAFE:
         if value is None or literal is None:
             return value is None and literal is None
@@ -117,7 +121,7 @@ def compared(op, value, literal):
     return {Op.EQ: a == b, Op.LT: a < b, Op.LE: a <= b, Op.GT: a > b, Op.GE: a >= b}[op]
 
 
-def like(value, pattern, escape):
+def like(value: Any, pattern: str, escape: str) -> bool:
     out, chars = "", iter(pattern)
     for c in chars:
         if c == escape:
@@ -130,7 +134,7 @@ def like(value, pattern, escape):
 # --- queries ----------------------------------------------------------------------------------------
 
 
-def matches(node, row, default):
+def matches(node: Any, row: Any, default: tuple[str, ...]) -> Any:
     match node:
         case q.AllOf(parts):
             return all(matches(p, row, default) for p in parts)
@@ -151,7 +155,7 @@ def matches(node, row, default):
     return any(leaf(node, row, (name,)) for name in UNQUALIFIED)
 
 
-def leaf(node, row, path):
+def leaf(node: Any, row: Any, path: tuple[str, ...]) -> Any:
     name, *inner = path
     value = row[name]
     if name in ("st", "l", "j"):
@@ -171,14 +175,14 @@ def leaf(node, row, path):
     return value_leaf(node, value)
 
 
-def text_leaf(node, words, *, tokenized):  # noqa: C901 - one case for each kind of leaf
-    def cut(text):
+def text_leaf(node: Any, words: list[Any], *, tokenized: bool) -> bool:  # noqa: C901 - one case for each kind of leaf
+    def cut(text: str) -> list[str] | list[Any]:
         return tokens(text) if tokenized else [text]
 
-    def fold(text):
+    def fold(text: str) -> str:
         return "".join(c.lower() for c in text) if tokenized else text
 
-    def phrase(wanted, *, last_begun=False):
+    def phrase(wanted: Any, *, last_begun: bool = False) -> bool:
         if not wanted:
             return False
         for start in range(len(words) - len(wanted) + 1):
@@ -222,7 +226,7 @@ def text_leaf(node, words, *, tokenized):  # noqa: C901 - one case for each kind
     raise AssertionError(node)
 
 
-def sloppy(wanted, words, slop):
+def sloppy(wanted: list[str], words: list[Any], slop: int) -> bool:
     """Every assignment of the wanted words to places of the text is tried."""
     places = [[i for i, w in enumerate(words) if w == one] for one in wanted]
     for way in itertools.product(*places):
@@ -232,7 +236,7 @@ def sloppy(wanted, words, slop):
     return False
 
 
-def inside(value, node, read):
+def inside(value: Any, node: Range, read: Callable[..., Any]) -> bool:
     if node.lower is not None:
         low = read(node.lower)
         if value < low or (value == low and not node.lower_inclusive):
@@ -244,7 +248,7 @@ def inside(value, node, read):
     return True
 
 
-def edits(a, b):
+def edits(a: str, b: Any) -> int:
     if abs(len(a) - len(b)) > 2:
         return 3  # more than any query allows
     table = {(i, 0): i for i in range(len(a) + 1)} | {(0, j): j for j in range(len(b) + 1)}
@@ -257,8 +261,8 @@ def edits(a, b):
     return table[len(a), len(b)]
 
 
-def value_leaf(node, value):
-    def read(text):
+def value_leaf(node: Any, value: Any) -> Any:
+    def read(text: str) -> Any:
         if isinstance(value, bool):
             return text == "true"
         if isinstance(value, dt.datetime):
@@ -283,16 +287,16 @@ def value_leaf(node, value):
     raise AssertionError(node)
 
 
-def ip_leaf(node, value):
+def ip_leaf(node: Any, value: Any) -> Any:
     try:
         address = ipaddress.ip_address(value)
     except ValueError:
         return False
 
-    def number(one):
+    def number(one: Any) -> int:
         return int(one) + (0xFFFF << 32 if one.version == 4 else 0)
 
-    def block(text):
+    def block(text: str) -> Any:
         if "*" in text:
             head = [part for part in text.split(".") if part != "*"]
             low, high = [".".join(head + [fill] * (4 - len(head))) for fill in ("0", "255")]
@@ -315,7 +319,7 @@ def ip_leaf(node, value):
     raise AssertionError(node)
 
 
-def json_items(name, value, path, deep):
+def json_items(name: str, value: Any, path: Any | tuple[Any], deep: bool) -> list[Any]:
     if name == "j" and value is not None:
         try:
             value = json.loads(value)
@@ -331,7 +335,7 @@ def json_items(name, value, path, deep):
     return [item for p in paths for item in walk(value, p, deep)]
 
 
-def walk(value, path, deep):
+def walk(value: Any, path: Any, deep: bool) -> Any:
     if isinstance(value, list):
         return [found for item in value for found in walk(item, path, deep)]
     if isinstance(value, dict):
@@ -341,7 +345,7 @@ def walk(value, path, deep):
     return [] if value is None or path else [value]
 
 
-def json_leaf(node, value):
+def json_leaf(node: Any, value: Any) -> Any:
     if isinstance(node, q.Exists):
         return True
     if isinstance(node, q.InSet):
@@ -350,7 +354,7 @@ def json_leaf(node, value):
         return isinstance(node, (q.Term, q.Phrase)) and node.text.lower() == str(value).lower()
     if isinstance(value, (int, float)):
 
-        def read(text):
+        def read(text: Any) -> Fraction | None:
             try:
                 return Fraction(text)
             except ValueError:

@@ -1,19 +1,22 @@
 """Columns of addresses compare as addresses, in every notation, and never find nothing in silence."""
 
 import ipaddress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import indextables as it
 from indextables.errors import OptionError, PredicateError, QuerySyntaxError
 from indextables.predicate.addresses import address_block, merge_blocks
+from indextables.table import Table
 
 # Beside addresses: null, a text that is none, and an address with a zone, which has no place in the index.
 VALUES = ["10.0.0.1", "10.0.0.9", "10.0.0.200", "192.168.1.1", "2001:DB8::1", None, "-", "fe80::1%eth0"]
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory):
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     path = tmp_path_factory.mktemp("addresses") / "t"
     rows = [{"id": n, "ip": value, "day": "a" if n < 4 else "b"} for n, value in enumerate(VALUES, start=1)]
     return it.write(path, rows, partition_by=["day"], options={"indexing.typemap.ip": "ip"})
@@ -52,7 +55,7 @@ def table(tmp_path_factory):
         ("day = 'a' AND ip > '10.0.0.1'", [2, 3]),
     ],
 )
-def test_a_comparison_is_one_of_addresses(table, condition, ids):
+def test_a_comparison_is_one_of_addresses(table: Table, condition: str, ids: Any) -> None:
     assert sorted(table.scan(["id"], condition)["id"].to_pylist()) == ids
     assert table.count(condition) == len(ids)
     groups = table.aggregate({"n": "count(*)"}, where=condition)
@@ -69,14 +72,14 @@ def test_a_comparison_is_one_of_addresses(table, condition, ids):
         ("ip NOT IN ('10.0.0.0/28')", [3, 4, 5, 7, 8]),
     ],
 )
-def test_changes_and_followed_rows_compare_addresses(table, condition, ids):
+def test_changes_and_followed_rows_compare_addresses(table: Table, condition: str, ids: list[int]) -> None:
     assert sorted(table.changes(-1, where=condition)["id"].to_pylist()) == ids
     followed = list(table.follow(where=condition, since=-1, timeout=0))
     assert sorted(id_ for rows in followed for id_ in rows["id"].to_pylist()) == ids
 
 
 @pytest.mark.parametrize("types", ["string,ip", "ip,text", "json,ip"])
-def test_a_column_is_ip_or_other_types(tmp_path, types):
+def test_a_column_is_ip_or_other_types(tmp_path: Path, types: str) -> None:
     with pytest.raises(
         OptionError, match=f"'indexing.typemap.ip' is '{types}', but a column is either ip or"
     ):
@@ -84,31 +87,31 @@ def test_a_column_is_ip_or_other_types(tmp_path, types):
 
 
 @pytest.mark.parametrize("option", [("indexing.typemap.IP", "ip"), ("indexing.typemap.ip", "n, ip")])
-def test_a_partition_column_is_not_ip(tmp_path, option):
+def test_a_partition_column_is_not_ip(tmp_path: Path, option: Any) -> None:
     rows = [{"n": "10.0.0.1", "ip": "10.0.0.9"}]
     with pytest.raises(OptionError, match="'ip', but the table is partitioned by that column"):
         it.write(tmp_path / "t", rows, partition_by=["ip"], options=dict([option]))
     it.write(tmp_path / "t", rows, partition_by=["ip"], options={"indexing.typemap.n": "ip"})
 
 
-def test_a_long_list_of_addresses_and_blocks(table):
+def test_a_long_list_of_addresses_and_blocks(table: Table) -> None:
     listed = ", ".join(f"'10.0.0.{n}'" for n in range(2, 256)) + ", '2001:db8::/32'"
     assert sorted(table.scan(["id"], f"ip IN ({listed})")["id"].to_pylist()) == [2, 3, 5]
 
 
 @pytest.mark.parametrize("condition", ["ip < 'abc'", "ip BETWEEN '10.0.0.1' AND 'z'", "ip >= '10.0.0.0/99'"])
-def test_an_order_without_an_address_is_refused(table, condition):
+def test_an_order_without_an_address_is_refused(table: Table, condition: str) -> None:
     with pytest.raises(PredicateError, match=r"'ip' is a column of addresses, and '.*' is neither"):
         table.scan(where=condition)
 
 
-def test_other_columns_compare_their_texts(tmp_path):
+def test_other_columns_compare_their_texts(tmp_path: Path) -> None:
     table = it.write(tmp_path / "t", [{"ip": "10.0.0.9"}, {"ip": "10.0.0.30"}])
     assert table.count("ip < '10.0.0.30'") == 0
     assert table.count("ip = '10.0.0.0/24'") == 0
 
 
-def test_a_condition_on_addresses_replaces_no_rows_by_their_texts(table):
+def test_a_condition_on_addresses_replaces_no_rows_by_their_texts(table: Table) -> None:
     with pytest.raises(PredicateError, match="covers only some rows"):
         it.write(
             table.url,
@@ -118,7 +121,7 @@ def test_a_condition_on_addresses_replaces_no_rows_by_their_texts(table):
         )
 
 
-def test_blocks_of_every_length_hold_their_addresses():
+def test_blocks_of_every_length_hold_their_addresses() -> None:
     for length in range(33):
         network = ipaddress.ip_network(f"10.1.2.3/{length}", strict=False)
         first, last = address_block(f"10.1.2.3/{length}")
@@ -127,6 +130,6 @@ def test_blocks_of_every_length_hold_their_addresses():
     assert merge_blocks([]) == []
 
 
-def test_a_malformed_query_is_refused_with_the_name_of_its_field(table):
+def test_a_malformed_query_is_refused_with_the_name_of_its_field(table: Table) -> None:
     with pytest.raises(QuerySyntaxError, match="the query of 'ip': "):
         table.scan(where="ip INDEXQUERY 'a AND ('")

@@ -4,6 +4,9 @@ import collections
 import datetime as dt
 import decimal
 import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +22,7 @@ from indextables.read.split_reader import SplitReader
 from indextables.read.table_context import plan_splits
 from indextables.split.query.index_aggregation import GroupKey, Measure, index_groups
 from tests.read.read_oracle import holds, order_key
-from tests.read.read_tables import generated, opened
+from tests.read.read_tables import Opened, generated, opened
 
 NUMBERS = ["n", "f", "g", "d"]
 ORDERED = [*NUMBERS, "big", "s", "day", "ts", "flag", "part", "wide", "h"]
@@ -27,11 +30,11 @@ KINDS = ["single", "partitioned", "bundled", "merged"]
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory):
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Any]:
     return {kind: generated(tmp_path_factory.mktemp(kind), kind, seed=3) for kind in KINDS}
 
 
-def answer(table, aggregates, group_by=(), where=None):
+def answer(table: Any, aggregates: list[Any], group_by: Sequence[Any] = (), where: Any = None) -> Any:
     return read.aggregate(
         table.snapshot, table.store, table.options, aggregates=aggregates, group_by=group_by, where=where
     )
@@ -40,7 +43,7 @@ def answer(table, aggregates, group_by=(), where=None):
 # --- the oracle -------------------------------------------------------------------------------------
 
 
-def hashable(value):
+def hashable(value: Any) -> Any:
     if isinstance(value, dict):
         return tuple((k, hashable(v)) for k, v in value.items())
     if isinstance(value, list):
@@ -50,7 +53,7 @@ def hashable(value):
     return value
 
 
-def group_of(group, row):
+def group_of(group: Any, row: Any) -> Any:
     if isinstance(group, str):
         return hashable(row[group])
     value = row[group.column]
@@ -78,7 +81,7 @@ def group_of(group, row):
     return None
 
 
-def result_of(aggregate, rows):
+def result_of(aggregate: Any, rows: list[Any]) -> Any:
     if aggregate.column is None:
         return len(rows)
     values = [row[aggregate.column] for row in rows if row[aggregate.column] is not None]
@@ -107,14 +110,14 @@ def result_of(aggregate, rows):
             )
 
 
-def close(found, wanted):
+def close(found: Any, wanted: Any) -> Any:
     if isinstance(wanted, float) and isinstance(found, float):
         both = math.isnan(found) and math.isnan(wanted)
         return both or found == wanted or math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-9)
     return found == wanted
 
 
-def agree(table, aggregates, group_by, where):
+def agree(table: Any, aggregates: Any, group_by: Any, where: Any) -> None:
     rows = [row for row in table.rows if where is None or holds(where, row) is True]
     groups = collections.defaultdict(list)
     for row in rows:
@@ -189,14 +192,23 @@ WHERE = st.sampled_from(
 @pytest.mark.parametrize("kind", KINDS)
 @given(aggregates=AGGREGATES, group_by=GROUPS, where=WHERE)
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-def test_aggregates_equal_those_over_a_plain_reading(tables, kind, aggregates, group_by, where):
+def test_aggregates_equal_those_over_a_plain_reading(
+    tables: dict[Any, Any], kind: str, aggregates: Any, group_by: Any, where: Any
+) -> None:
     agree(tables[kind], aggregates, group_by, where)
 
 
 # --- by name ----------------------------------------------------------------------------------------
 
 
-def table_of(tmp_path, columns, *, splits=1, partition_by=(), options=None):
+def table_of(
+    tmp_path: Path,
+    columns: dict[Any, Any],
+    *,
+    splits: int = 1,
+    partition_by: Sequence[Any] = (),
+    options: dict[Any, Any] | None = None,
+) -> Opened:
     data = pa.table(columns)
     size = -(-data.num_rows // splits)
     for n in range(splits):
@@ -206,7 +218,7 @@ def table_of(tmp_path, columns, *, splits=1, partition_by=(), options=None):
     return opened(tmp_path / "t", data.to_pylist(), tmp_path / "cache")
 
 
-def test_no_group_is_lost_however_many_there_are(tmp_path):
+def test_no_group_is_lost_however_many_there_are(tmp_path: Path) -> None:
     table = table_of(
         tmp_path, {"k": [f"key{i % 70_000}" for i in range(70_500)]}, options={"indexing.typemap.k": "string"}
     )
@@ -218,30 +230,30 @@ def test_no_group_is_lost_however_many_there_are(tmp_path):
     ]
 
 
-def test_count_of_a_column_leaves_nulls_out_and_count_of_rows_does_not(tmp_path):
+def test_count_of_a_column_leaves_nulls_out_and_count_of_rows_does_not(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"a": [1, None, 3, None]}, splits=2)
     found = answer(table, [Aggregate(Function.COUNT), Aggregate(Function.COUNT, "a")])
     assert found.to_pylist() == [{"count(*)": 4, "count(a)": 2}]
 
 
-def test_the_null_group_is_kept(tmp_path):
+def test_the_null_group_is_kept(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"a": ["x", None, "x", None, "y"]}, splits=2)
     found = answer(table, [Aggregate(Function.COUNT)], ["a"])
     assert {r["a"]: r["count(*)"] for r in found.to_pylist()} == {"x": 2, None: 2, "y": 1}
 
 
-def test_sums_of_large_whole_numbers_are_exact(tmp_path):
+def test_sums_of_large_whole_numbers_are_exact(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"a": [2**62, 2**62 - 1, 1, -5]})
     assert answer(table, [Aggregate(Function.SUM, "a")])["sum(a)"].to_pylist() == [2**63 - 5]
 
 
-def test_a_sum_that_does_not_fit_is_an_error_and_not_another_number(tmp_path):
+def test_a_sum_that_does_not_fit_is_an_error_and_not_another_number(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"a": [2**62, 2**62, 2**62]})
     with pytest.raises(PredicateError, match="sum of 'a' does not fit"):
         answer(table, [Aggregate(Function.SUM, "a")])
 
 
-def test_decimals_are_summed_exactly_in_sparks_types(tmp_path):
+def test_decimals_are_summed_exactly_in_sparks_types(tmp_path: Path) -> None:
     values = pa.array([decimal.Decimal("0.10")] * 3 + [decimal.Decimal("99999999.99")], pa.decimal128(10, 2))
     table = table_of(tmp_path, {"d": values}, splits=2)
     found = answer(table, [Aggregate(Function.SUM, "d"), Aggregate(Function.AVG, "d")])
@@ -251,7 +263,7 @@ def test_decimals_are_summed_exactly_in_sparks_types(tmp_path):
     ]
 
 
-def test_nan_is_the_greatest_and_one_group(tmp_path):
+def test_nan_is_the_greatest_and_one_group(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"f": [1.0, math.nan, math.inf, -0.0, 0.0]}, splits=2)
     found = answer(
         table,
@@ -262,7 +274,7 @@ def test_nan_is_the_greatest_and_one_group(tmp_path):
     assert found["count_distinct(f)"].to_pylist() == [4]
 
 
-def test_counts_by_partition_come_from_the_log_alone(tmp_path):
+def test_counts_by_partition_come_from_the_log_alone(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"p": ["a", "a", "b", None], "v": [1, None, 3, 4]}, partition_by=["p"])
     for split in (tmp_path / "t").rglob("*.split"):
         split.unlink()
@@ -278,7 +290,7 @@ def test_counts_by_partition_come_from_the_log_alone(tmp_path):
     }
 
 
-def test_groups_with_a_text_filter_come_from_the_index(tmp_path):
+def test_groups_with_a_text_filter_come_from_the_index(tmp_path: Path) -> None:
     table = table_of(
         tmp_path,
         {"k": ["a", "b", None, "a"], "v": [1, 2, 3, None], "t": ["x y", "x", "x", "y"]},
@@ -302,13 +314,13 @@ def test_groups_with_a_text_filter_come_from_the_index(tmp_path):
     }
 
 
-def test_groups_by_partition_with_a_data_filter_are_not_answered_from_the_log(tmp_path):
+def test_groups_by_partition_with_a_data_filter_are_not_answered_from_the_log(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"p": ["a", "a", "b"], "v": [1, 2, 3]}, partition_by=["p"])
     where = Compare(Op.EQ, Column(("v",)), pa.scalar(2))
     assert answer(table, [Aggregate(Function.COUNT)], ["p"], where).to_pylist() == [{"p": "a", "count(*)": 1}]
 
 
-def test_a_partition_without_a_matching_row_is_no_group(tmp_path):
+def test_a_partition_without_a_matching_row_is_no_group(tmp_path: Path) -> None:
     table = table_of(
         tmp_path,
         {"p": ["a", "b"], "t": ["x", "y"]},
@@ -319,19 +331,19 @@ def test_a_partition_without_a_matching_row_is_no_group(tmp_path):
     assert answer(table, [Aggregate(Function.COUNT)], ["p"], where).to_pylist() == [{"p": "b", "count(*)": 1}]
 
 
-def test_a_struct_that_is_always_null_does_not_disturb(tmp_path):
+def test_a_struct_that_is_always_null_does_not_disturb(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"a": [1, 2], "st": pa.array([None, None], pa.struct([("x", pa.int32())]))})
     assert answer(table, [Aggregate(Function.SUM, "a")], ["st"]).to_pylist() == [{"st": None, "sum(a)": 3}]
 
 
-def test_range_buckets_are_named_and_rows_outside_are_null(tmp_path):
+def test_range_buckets_are_named_and_rows_outside_are_null(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"v": [1, 5, 50, None]}, splits=2)
     buckets = RangeBuckets("v", (Bucket("small", None, 5), Bucket("medium", 5, 10)), name="size")
     found = answer(table, [Aggregate(Function.COUNT, name="n")], [buckets])
     assert {r["size"]: r["n"] for r in found.to_pylist()} == {"small": 1, "medium": 1, None: 2}
 
 
-def test_a_date_histogram_leaves_no_trace_in_the_next_aggregate(tmp_path):
+def test_a_date_histogram_leaves_no_trace_in_the_next_aggregate(tmp_path: Path) -> None:
     days = [dt.datetime(2024, 1, d, tzinfo=dt.UTC) for d in (1, 1, 2)]
     table = table_of(tmp_path, {"p": ["a", "b", "b"], "ts": days}, partition_by=["p"])
     steps = answer(table, [Aggregate(Function.COUNT)], [DateHistogram("ts", 86_400_000_000)])
@@ -342,7 +354,7 @@ def test_a_date_histogram_leaves_no_trace_in_the_next_aggregate(tmp_path):
     }
 
 
-def test_an_aggregate_over_no_rows_is_one_row(tmp_path):
+def test_an_aggregate_over_no_rows_is_one_row(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"a": [1]})
     where = Compare(Op.GT, Column(("a",)), pa.scalar(9))
     found = answer(
@@ -371,7 +383,9 @@ def test_an_aggregate_over_no_rows_is_one_row(tmp_path):
         ([Aggregate(Function.COUNT)], [DateHistogram("n", 1)], PredicateError, "date or timestamp"),
     ],
 )
-def test_what_cannot_be_aggregated_is_refused(tables, aggregates, group_by, error, words):
+def test_what_cannot_be_aggregated_is_refused(
+    tables: dict[Any, Any], aggregates: list[Any], group_by: Any, error: Any, words: str
+) -> None:
     with pytest.raises(error, match=words):
         answer(tables["single"], aggregates, group_by)
 
@@ -387,6 +401,6 @@ def test_what_cannot_be_aggregated_is_refused(tables, aggregates, group_by, erro
         lambda: RangeBuckets("n", (Bucket("x", 5, 5),)),
     ],
 )
-def test_steps_and_ranges_that_make_no_sense_are_refused(make):
+def test_steps_and_ranges_that_make_no_sense_are_refused(make: Any) -> None:
     with pytest.raises(PredicateError):
         make()

@@ -5,7 +5,9 @@ import os
 import random
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,6 +15,7 @@ import pytest
 import indextables
 from indextables import data_files, diagnostics, metrics
 from indextables.errors import StoreError
+from indextables.log.format.state_manifest import FilterBundle
 from indextables.read import split_source, table_context
 from indextables.read.table_context import SKIPPED
 from indextables.store import Store
@@ -22,7 +25,7 @@ SPLITS = 12
 NO_BUNDLES = {"state.filterBundles.enabled": "false"}
 
 
-def part(number, count=60):
+def part(number: Any, count: int = 60) -> pa.Table:
     rng = random.Random(number)
     words = [f"only{number}", f"pair{number // 2}", "and", "the"]
     return pa.Table.from_pylist(
@@ -38,17 +41,17 @@ def part(number, count=60):
     )
 
 
-def write(folder, numbers, **options):
+def write(folder: Path, numbers: Any, **options: Any) -> None:
     for number in numbers:
         indextables.write(folder, part(number), options={**TEXT, **options})
 
 
-def bundles(folder):
+def bundles(folder: Path) -> list[Any]:
     return sorted(Path(folder, "_transaction_log", "manifests").glob("filters-*.bin"))
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twelve splits in one bundle."""
     folder = tmp_path_factory.mktemp("bundles") / "t"
     write(folder, range(SPLITS))
@@ -58,7 +61,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same rows without a bundle."""
     folder = tmp_path_factory.mktemp("plain") / "t"
     write(folder, range(SPLITS), **NO_BUNDLES)
@@ -66,14 +69,14 @@ def plain(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(monkeypatch):
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The paths of splits that are opened."""
     diagnostics.flush_searchers()
     diagnostics.invalidate_log_cache()
     paths = []
     read = split_source._read
 
-    def noting(store, ref):
+    def noting(store: Any, ref: Any) -> Any:
         paths.append(ref.path)
         return read(store, ref)
 
@@ -81,7 +84,7 @@ def opened(monkeypatch):
     return paths
 
 
-def value(number, place=7):
+def value(number: int, place: int = 7) -> Any:
     return part(number)["s"][place].as_py()
 
 
@@ -108,7 +111,9 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize(("where", "most"), CONDITIONS)
-def test_splits_without_the_terms_are_not_opened(folder, opened, where, most):
+def test_splits_without_the_terms_are_not_opened(
+    folder: Path, opened: list[Any], where: str, most: int
+) -> None:
     rows = indextables.open(folder).scan(where=where)
     # A filter lets few other terms pass; these are the same in every run.
     assert len(set(opened)) <= most + 1
@@ -116,7 +121,7 @@ def test_splits_without_the_terms_are_not_opened(folder, opened, where, most):
 
 
 @pytest.mark.parametrize("where", [where for where, _ in CONDITIONS])
-def test_answers_are_those_of_a_table_without_bundles(folder, plain, where):
+def test_answers_are_those_of_a_table_without_bundles(folder: Path, plain: Path, where: Any) -> None:
     assert not bundles(plain)
     expected, table = indextables.open(plain), indextables.open(folder)
     key = [("id", "ascending")]
@@ -128,7 +133,9 @@ def test_answers_are_those_of_a_table_without_bundles(folder, plain, where):
     )
 
 
-def test_searches_have_the_scores_of_a_table_without_bundles(folder, plain, opened):
+def test_searches_have_the_scores_of_a_table_without_bundles(
+    folder: Path, plain: Path, opened: list[Any]
+) -> None:
     expected = indextables.open(plain)
     for query in ("only3", "only3 OR only7", "pair2 AND the", "absent", "the"):
         mine = indextables.open(folder).search(query, field="t", scores=True, limit=50)
@@ -139,7 +146,7 @@ def test_searches_have_the_scores_of_a_table_without_bundles(folder, plain, open
     assert len(set(opened)) <= 2
 
 
-def test_splits_after_the_newest_state_are_found(tmp_path, opened):
+def test_splits_after_the_newest_state_are_found(tmp_path: Path, opened: list[Any]) -> None:
     folder = tmp_path / "t"
     write(folder, range(8))
     indextables.open(folder).checkpoint()
@@ -150,7 +157,7 @@ def test_splits_after_the_newest_state_are_found(tmp_path, opened):
     assert table.count("t INDEXQUERY 'absent'") == 0
 
 
-def test_a_removed_split_is_gone_and_a_merged_one_is_found(tmp_path):
+def test_a_removed_split_is_gone_and_a_merged_one_is_found(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     write(folder, range(8))
     table = indextables.open(folder)
@@ -162,11 +169,11 @@ def test_a_removed_split_is_gone_and_a_merged_one_is_found(tmp_path):
     assert {where: indextables.open(folder).count(where) for where, _ in CONDITIONS} == before
 
 
-def _named(folder):
+def _named(folder: Path) -> Sequence[FilterBundle]:
     return indextables.open(folder)._log.snapshot().filter_bundles
 
 
-def test_small_bundles_are_written_again_with_new_splits(tmp_path):
+def test_small_bundles_are_written_again_with_new_splits(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     write(folder, range(25), **{"checkpoint.interval": "5"})
     (bundle,) = _named(folder)
@@ -174,13 +181,17 @@ def test_small_bundles_are_written_again_with_new_splits(tmp_path):
     assert len(bundles(folder)) > 1  # those of earlier states
 
 
-def test_a_bundle_is_not_read_for_few_splits(folder, opened, monkeypatch):
+def test_a_bundle_is_not_read_for_few_splits(
+    folder: Path, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(table_context.BundledFilters, "_open", lambda *_: pytest.fail("it was read"))
     assert indextables.open(folder).count("id = 3007 AND t INDEXQUERY 'absent'") == 0
 
 
 @pytest.mark.parametrize("damage", ["missing", "bit", "cut", "empty"])
-def test_a_missing_or_damaged_bundle_costs_time_only(folder, tmp_path, opened, damage, caplog):
+def test_a_missing_or_damaged_bundle_costs_time_only(
+    folder: Path, tmp_path: Path, opened: list[Any], damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
     copy = tmp_path / "t"
     shutil.copytree(folder, copy)
     (bundle,) = [copy / "_transaction_log" / each.path for each in _named(copy)]
@@ -204,13 +215,15 @@ def test_a_missing_or_damaged_bundle_costs_time_only(folder, tmp_path, opened, d
     assert named.splits == SPLITS + 1
 
 
-def test_a_split_that_cannot_be_read_does_not_fail_the_checkpoint(tmp_path, monkeypatch):
+def test_a_split_that_cannot_be_read_does_not_fail_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "t"
     write(folder, range(5), **{"checkpoint.enabled": "false"})
     read = data_files.read_filters
-    failed = []
+    failed: list[Any] = []
 
-    def failing(store, path, *arguments):
+    def failing(store: Any, path: Any, *arguments: Any) -> Any:
         if not failed or failed == [path]:
             failed[:] = [path]
             raise StoreError("no")
@@ -224,7 +237,9 @@ def test_a_split_that_cannot_be_read_does_not_fail_the_checkpoint(tmp_path, monk
     assert indextables.open(folder).count("t INDEXQUERY 'only3'") > 0
 
 
-def test_a_commit_waits_for_the_filters_of_few_splits_and_a_checkpoint_reads_all(tmp_path, monkeypatch):
+def test_a_commit_waits_for_the_filters_of_few_splits_and_a_checkpoint_reads_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "t"
     write(folder, range(9), **NO_BUNDLES)
     monkeypatch.setattr(data_files, "_MAX_AFTER_COMMIT", 3)
@@ -241,14 +256,16 @@ def test_a_commit_waits_for_the_filters_of_few_splits_and_a_checkpoint_reads_all
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_a_bundle_that_cannot_be_written_does_not_fail_the_state(tmp_path, monkeypatch, caplog, before):
+def test_a_bundle_that_cannot_be_written_does_not_fail_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, before: bool
+) -> None:
     folder = tmp_path / "t"
     write(folder, range(5), **{"checkpoint.interval": "4" if before else "0"})
     named = list(_named(folder))
     assert bool(named) is before
     create = Store.create
 
-    def refusing(store, path, data):
+    def refusing(store: Any, path: Any, data: Any) -> bool:
         if "filters-" in path:
             raise StoreError("the disk is full")
         return create(store, path, data)
@@ -266,7 +283,7 @@ def test_a_bundle_that_cannot_be_written_does_not_fail_the_state(tmp_path, monke
     assert sum(bundle.splits for bundle in _named(folder)) == 7
 
 
-def test_columns_without_a_term_filter_skip_nothing(tmp_path, opened):
+def test_columns_without_a_term_filter_skip_nothing(tmp_path: Path, opened: list[Any]) -> None:
     folder = tmp_path / "t"
     write(folder, range(6), **{"indexing.noTermFilterFields": "t"})
     indextables.open(folder).checkpoint()
@@ -276,12 +293,12 @@ def test_columns_without_a_term_filter_skip_nothing(tmp_path, opened):
     assert len(set(opened)) == 6
 
 
-def _skipped():
+def _skipped() -> float:
     figures = metrics.figures().get(SKIPPED)
     return figures.total if figures else 0
 
 
-def test_large_filters_stay_in_the_split(tmp_path):
+def test_large_filters_stay_in_the_split(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     write(folder, range(5), **{"state.filterBundles.maxFilterSize": "1", "checkpoint.interval": "5"})
     (named,) = _named(folder)
@@ -290,7 +307,7 @@ def test_large_filters_stay_in_the_split(tmp_path):
     assert indextables.open(folder).count("t INDEXQUERY 'only3'") > 0
 
 
-def test_bundles_follow_retention(tmp_path):
+def test_bundles_follow_retention(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     write(folder, range(6), **{"checkpoint.interval": "2"})
     old = {path.name for path in bundles(folder)}
@@ -304,7 +321,9 @@ def test_bundles_follow_retention(tmp_path):
     assert table.count("t INDEXQUERY 'only3'") > 0
 
 
-def test_many_filters_make_several_bundles(tmp_path, monkeypatch, opened):
+def test_many_filters_make_several_bundles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[Any]
+) -> None:
     monkeypatch.setattr(data_files, "_LARGE_BUNDLE", 300)
     monkeypatch.setattr(data_files, "_AT_ONCE", 2)
     folder = tmp_path / "t"

@@ -5,7 +5,10 @@ import multiprocessing
 import os
 import pickle
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,23 +23,23 @@ from indextables.read.spec import aggregate_spec
 from indextables.read.table_context import plan_splits
 from indextables.split.index.cache import index_cache
 from indextables.store import Store, open_store
-from tests.read.read_tables import opened
+from tests.read.read_tables import Opened, opened
 
 TEXT = {"indexing.typemap.t": "text"}
 
 
 @pytest.fixture
-def table(tmp_path):
+def table(tmp_path: Path) -> Opened:
     for n in range(4):
         indextables.write(tmp_path / "t", [{"id": n, "k": "ab"[n % 2], "t": f"word{n} all"}], options=TEXT)
     return opened(tmp_path / "t", [], tmp_path / "cache")
 
 
-def found(table, text):
+def found(table: Opened, text: str) -> int:
     return table.count(parse_condition(f"t INDEXQUERY '{text}'", table.snapshot.schema))
 
 
-def test_the_first_search_fills_the_disk_cache_and_the_next_needs_no_copy(table):
+def test_the_first_search_fills_the_disk_cache_and_the_next_needs_no_copy(table: Opened) -> None:
     diagnostics.flush_disk_cache(options=table.options)
     assert found(table, "all") == 4
     before = index_cache(table.options).stats()
@@ -47,22 +50,24 @@ def test_the_first_search_fills_the_disk_cache_and_the_next_needs_no_copy(table)
     assert (after.misses, after.hits) == (4, before.hits + 4)
 
 
-def _recorded(name, method, calls):
-    def call(store, *args, **more):
+def _recorded(name: str, method: Any, calls: list[Any]) -> Callable[..., Any]:
+    def call(store: Any, *args: Any, **more: Any) -> Any:
         calls.append((name, *args))
         return method(store, *args, **more)
 
     return call
 
 
-def test_a_second_count_only_looks_for_newer_versions(tmp_path, monkeypatch):
+def test_a_second_count_only_looks_for_newer_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = {**TEXT, "cache.disk.path": str(tmp_path / "cache")}
     for n in range(12):
         indextables.write(tmp_path / "t", [{"id": n, "t": f"word{n} all"}], options=options)
     invalidate()
     where = "t INDEXQUERY 'all' AND id >= 2"
     assert indextables.open(tmp_path / "t", options=options).count(where) == 10
-    calls = []
+    calls: list[Any] = []
     for name in ("get", "get_range", "get_ranges", "head", "exists", "list"):
         monkeypatch.setattr(Store, name, _recorded(name, getattr(Store, name), calls))
     assert indextables.open(tmp_path / "t", options=options).count(where) == 10
@@ -70,7 +75,7 @@ def test_a_second_count_only_looks_for_newer_versions(tmp_path, monkeypatch):
     assert len(calls) == 2, "of versions and of states"
 
 
-def test_flushing_empties_the_disk_cache_and_the_next_search_still_answers(table):
+def test_flushing_empties_the_disk_cache_and_the_next_search_still_answers(table: Opened) -> None:
     assert found(table, "all") == 4
     assert index_cache(table.options).stats().entries == 4
     diagnostics.flush_disk_cache(options=table.options)
@@ -78,12 +83,12 @@ def test_flushing_empties_the_disk_cache_and_the_next_search_still_answers(table
     assert found(table, "word2") == 1
 
 
-def _count_in_child(folder, cache, answer):
+def _count_in_child(folder: Any, cache: Any, answer: Any) -> None:
     table = opened(folder, [], cache)
     answer.put(found(table, "all"))
 
 
-def _read_and_fork(folder, cache, answer):
+def _read_and_fork(folder: Any, cache: Any, answer: Any) -> None:
     table = opened(folder, [], cache)
     assert found(table, "all") == 4
     fork = multiprocessing.get_context("fork")
@@ -95,7 +100,7 @@ def _read_and_fork(folder, cache, answer):
     os._exit(0 if child.exitcode == 0 else 1)
 
 
-def test_a_forked_child_reads_with_handles_of_its_own(table, tmp_path):
+def test_a_forked_child_reads_with_handles_of_its_own(table: Opened, tmp_path: Path) -> None:
     # The process that forks is a new one: this one has threads of other tests, whose locks a child would inherit.
     spawn = multiprocessing.get_context("spawn")
     answer = spawn.Queue()
@@ -106,14 +111,14 @@ def test_a_forked_child_reads_with_handles_of_its_own(table, tmp_path):
     assert parent.exitcode == 0
 
 
-def test_a_small_cache_still_answers(table):
+def test_a_small_cache_still_answers(table: Opened) -> None:
     tight = Options.parse({"cache.disk.maxSize": "1K", "cache.maxSize": "1K"}).over(table.options)
     where = parse_condition("t INDEXQUERY 'all'", table.snapshot.schema)
     assert read.count(table.snapshot, table.store, tight, where=where) == 4
     assert read.scan(table.snapshot, table.store, tight, where=where).read_all().num_rows == 4
 
 
-def test_an_aggregation_is_pickled_without_secrets_and_its_parts_can_be_added(table):
+def test_an_aggregation_is_pickled_without_secrets_and_its_parts_can_be_added(table: Opened) -> None:
     options = Options.parse({"aws.secretKey": "hush-hush"}).over(table.options)
     plan = plan_splits(table.snapshot, None, options)
     context, splits = plan.table, plan.splits
@@ -139,7 +144,9 @@ CONDITIONS = (
 
 
 @pytest.mark.parametrize("limit", [0, 5_000])
-def test_a_plan_of_cached_splits_equals_one_that_is_made_anew(tmp_path, monkeypatch, limit):
+def test_a_plan_of_cached_splits_equals_one_that_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
     for n in range(9):
         rows = [{"id": n, "k": "ab"[n % 2], "t": f"word{n} all"}]
         # Two mappings: later splits have a further column.
@@ -163,7 +170,7 @@ def test_a_plan_of_cached_splits_equals_one_that_is_made_anew(tmp_path, monkeypa
                 assert plan.table.mappings[ref.mapping] == expected.table.mappings[other.mapping]
 
 
-def test_a_plan_follows_commits_and_other_options(tmp_path):
+def test_a_plan_follows_commits_and_other_options(tmp_path: Path) -> None:
     options = {**TEXT, "cache.disk.path": str(tmp_path / "cache")}
     for n in range(5):
         indextables.write(tmp_path / "t", [{"id": n, "t": "word all"}], options=options)
@@ -173,7 +180,9 @@ def test_a_plan_follows_commits_and_other_options(tmp_path):
 
 
 @pytest.mark.parametrize("rows", [1, 3, 1 << 18])
-def test_counts_and_groups_are_the_same_however_splits_are_divided_among_threads(table, monkeypatch, rows):
+def test_counts_and_groups_are_the_same_however_splits_are_divided_among_threads(
+    table: Opened, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
     monkeypatch.setattr(importlib.import_module("indextables.read.execute"), "_GRAIN_ROWS", rows)
     monkeypatch.setattr(importlib.import_module("indextables.read.execute"), "_MERGED_ROWS", rows)
     for _ in range(2):  # closed, and open
@@ -184,8 +193,10 @@ def test_counts_and_groups_are_the_same_however_splits_are_divided_among_threads
         assert sorted(map(tuple, (row.values() for row in groups.to_pylist()))) == [("a", 2), ("b", 2)]
 
 
-def test_a_table_with_one_mapping_is_described_without_its_list_of_splits(tmp_path, monkeypatch):
-    def read_manifests():
+def test_a_table_with_one_mapping_is_described_without_its_list_of_splits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_manifests() -> Any:
         invalidate()
         paths = []
         log = TransactionLog(open_store(str(tmp_path / "t")), engine="test")
@@ -212,7 +223,9 @@ def test_a_table_with_one_mapping_is_described_without_its_list_of_splits(tmp_pa
     assert other.text_columns == ("t",)
 
 
-def test_references_are_made_for_the_splits_that_are_left_only(tmp_path, monkeypatch):
+def test_references_are_made_for_the_splits_that_are_left_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for n in range(8):
         indextables.write(tmp_path / "t", [{"id": n, "t": f"word{n} all"}], options=TEXT)
     indextables.open(tmp_path / "t").checkpoint()

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -23,11 +24,12 @@ from indextables.log.format import version_file
 from indextables.log.format.actions import Add, CommitInfo, Remove
 from indextables.log.format.names import version_file as version_path
 from indextables.log.snapshot_cache import invalidate
+from indextables.table import Table
 
 OPTIONS = {"indexing.typemap.message": "text", "checkpoint.interval": 3}
 
 
-def rows(*numbers: int, day: str = "a") -> list[dict]:
+def rows(*numbers: int, day: str = "a") -> list[dict[str, Any]]:
     return [{"id": n, "message": f"row {n} of day {day}", "day": day} for n in numbers]
 
 
@@ -38,13 +40,13 @@ def write(
     return it.write(path, rows(*numbers, day=day), mode=mode, partition_by=["day"], options=merged)
 
 
-def counted(table: pa.Table) -> Counter:
+def counted(table: pa.Table) -> Counter[Any]:
     """Rows of the table's own columns, with how often each is there."""
     own = table.drop_columns([n for n in table.column_names if n.startswith("_")])
     return Counter(tuple(row.items()) for row in own.to_pylist())
 
 
-def applied(changes: pa.Table, to: Counter | None = None) -> Counter:
+def applied(changes: pa.Table, to: Counter[Any] | None = None) -> Counter[Any]:
     """A table after changes."""
     after = Counter(to or ())
     for (kind, row), n in Counter(
@@ -59,13 +61,13 @@ def applied(changes: pa.Table, to: Counter | None = None) -> Counter:
     return +after
 
 
-def shown(changes: pa.Table) -> list[tuple]:
+def shown(changes: pa.Table) -> list[tuple[Any, ...]]:
     names = ["_commit_version", "_change_type", "id"]
     return sorted(zip(*(changes[name].to_pylist() for name in names), strict=True))
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory):
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     """Versions 1 to 3: appends; 4: merge; 5: a partition is dropped; 6: overwrite; 7: restore of version 4."""
     path = tmp_path_factory.mktemp("changes") / "t"
     write(path, 1, 2)
@@ -78,7 +80,7 @@ def table(tmp_path_factory):
     return table.refresh()
 
 
-def test_each_kind_of_commit_has_its_changes(table):
+def test_each_kind_of_commit_has_its_changes(table: Table) -> None:
     operations = dict(zip(*(table.history()[n].to_pylist() for n in ("version", "operation")), strict=True))
     assert [operations[v] for v in range(8)] == [
         *("CREATE TABLE", "WRITE", "WRITE", "WRITE", "MERGE SPLITS", "DROP PARTITIONS"),
@@ -94,7 +96,7 @@ def test_each_kind_of_commit_has_its_changes(table):
     )
 
 
-def test_a_range_excludes_its_start_and_includes_its_end(table):
+def test_a_range_excludes_its_start_and_includes_its_end(table: Table) -> None:
     assert shown(table.changes(2, 5)) == [(3, "insert", 4), (5, "delete", 3)]
     assert shown(table.changes(3, 4)) == [], "a merge changes nothing"
     assert shown(table.changes(7)) == []
@@ -102,7 +104,7 @@ def test_a_range_excludes_its_start_and_includes_its_end(table):
     assert {v for v, _, _ in shown(older.changes(1))} == {2, 3}, "no further than the version that is open"
 
 
-def test_times_stand_for_versions(table):
+def test_times_stand_for_versions(table: Table) -> None:
     stamps = dict(zip(*(table.history()[n].to_pylist() for n in ("version", "timestamp")), strict=True))
     assert shown(table.changes(stamps[2], stamps[3])) == [(3, "insert", 4)]
     just_before = stamps[3] - timedelta(milliseconds=1)
@@ -114,7 +116,7 @@ def test_times_stand_for_versions(table):
     assert times.to_pylist() == [stamps[3]]
 
 
-def test_conditions_searches_and_columns_work_on_changes(table):
+def test_conditions_searches_and_columns_work_on_changes(table: Table) -> None:
     found = table.changes(-1, where="_change_type = 'delete' AND message INDEXQUERY 'row'", columns=["ID"])
     assert sorted(found["id"].to_pylist()) == [1, 2, 3, 4, 9]
     assert found.column_names == ["id"]
@@ -127,19 +129,19 @@ def test_conditions_searches_and_columns_work_on_changes(table):
 
 
 @pytest.mark.parametrize(("since", "until"), [(-2, None), (8, None), (5, 3)])
-def test_a_range_that_is_none_is_refused(table, since, until):
+def test_a_range_that_is_none_is_refused(table: Table, since: int, until: int | None) -> None:
     with pytest.raises(OptionError, match="changes cannot start after version"):
         table.changes(since, until)
 
 
-def test_a_version_that_never_was_is_refused(table):
+def test_a_version_that_never_was_is_refused(table: Table) -> None:
     with pytest.raises(VersionNotFoundError, match="version 8"):
         table.changes(0, 8)
     with pytest.raises(VersionNotFoundError):
         table.changes(-1, "1999-01-01")
 
 
-def test_changes_add_up_to_every_version(tmp_path):
+def test_changes_add_up_to_every_version(tmp_path: Path) -> None:
     """Random operations; the changes up to each version, applied to nothing, are the table at it."""
     dice = random.Random(16)
     path = tmp_path / "t"
@@ -161,14 +163,14 @@ def test_changes_add_up_to_every_version(tmp_path):
                 table.restore(version=dice.randrange(1, table.refresh().version + 1))
     table = table.refresh()
     assert table.version > 12
-    content = Counter()
+    content: Counter[Any] = Counter()
     for version in range(table.version + 1):
         content = applied(table.changes(version - 1, version), content)
         assert content == counted(it.open(path, version=version).scan()), version
     assert applied(table.changes(-1)) == counted(table.scan())
 
 
-def test_history_that_is_gone_is_an_error_that_says_where_to_start(tmp_path):
+def test_history_that_is_gone_is_an_error_that_says_where_to_start(tmp_path: Path) -> None:
     path = tmp_path / "t"
     for number in range(1, 5):
         write(path, number)
@@ -188,7 +190,9 @@ def test_history_that_is_gone_is_an_error_that_says_where_to_start(tmp_path):
     }
 
 
-def test_rows_of_removed_splits_are_kept_by_a_purge_as_long_as_their_version_can_be_read(tmp_path):
+def test_rows_of_removed_splits_are_kept_by_a_purge_as_long_as_their_version_can_be_read(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "t"
     write(path, 1)
     table = write(path, 2, mode="overwrite")
@@ -198,7 +202,7 @@ def test_rows_of_removed_splits_are_kept_by_a_purge_as_long_as_their_version_can
     assert shown(table.changes(-1)) == before
 
 
-def test_columns_that_came_later_are_null_in_earlier_rows(tmp_path):
+def test_columns_that_came_later_are_null_in_earlier_rows(tmp_path: Path) -> None:
     path = tmp_path / "t"
     write(path, 1)
     table = it.write(path, [{"id": 2, "day": "a", "more": 7}], options={"mergeSchema": True})
@@ -206,7 +210,7 @@ def test_columns_that_came_later_are_null_in_earlier_rows(tmp_path):
     assert sorted(zip(found["id"].to_pylist(), found["more"].to_pylist(), strict=True)) == [(1, None), (2, 7)]
 
 
-def test_columns_of_another_type_cannot_be_read_as_one_table(tmp_path):
+def test_columns_of_another_type_cannot_be_read_as_one_table(tmp_path: Path) -> None:
     path = tmp_path / "t"
     write(path, 1)
     table = it.write(path, [{"id": "one", "day": "a"}], mode="overwrite", options={"overwriteSchema": True})
@@ -218,13 +222,13 @@ def test_columns_of_another_type_cannot_be_read_as_one_table(tmp_path):
     assert table.changes(2).num_rows == 0
 
 
-def test_a_column_of_the_name_of_a_change_is_refused(tmp_path):
+def test_a_column_of_the_name_of_a_change_is_refused(tmp_path: Path) -> None:
     table = it.write(tmp_path / "t", [{"_change_type": "mine"}])
     with pytest.raises(SchemaError, match="has a column _change_type"):
         table.changes(-1)
 
 
-def test_actions_of_other_engines_that_change_no_rows_are_no_changes(tmp_path):
+def test_actions_of_other_engines_that_change_no_rows_are_no_changes(tmp_path: Path) -> None:
     """A path that is added again, and one that is removed and added in one version."""
     path = tmp_path / "t"
     table = write(path, 1, 2, options={"checkpoint.enabled": False})
@@ -244,7 +248,7 @@ def test_actions_of_other_engines_that_change_no_rows_are_no_changes(tmp_path):
     ]
 
 
-def test_follow_yields_the_rows_of_new_versions(tmp_path):
+def test_follow_yields_the_rows_of_new_versions(tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = write(path, 1, 2)
     assert list(table.follow(timeout=0)) == []
@@ -264,7 +268,7 @@ def test_follow_yields_the_rows_of_new_versions(tmp_path):
 
 
 @pytest.mark.parametrize("versions", [2, 9])
-def test_following_ends_when_another_table_takes_the_place(tmp_path, versions):
+def test_following_ends_when_another_table_takes_the_place(tmp_path: Path, versions: int) -> None:
     """The other one has fewer versions than were read, or more."""
     table = write(tmp_path / "t", 1)
     for n in range(4):
@@ -294,7 +298,9 @@ def test_following_ends_when_another_table_takes_the_place(tmp_path, versions):
         ({"query": "row", "highlight": ["id"]}, "id"),
     ],
 )
-def test_following_refuses_what_no_row_can_be_found_with_before_it_waits(tmp_path, arguments, problem):
+def test_following_refuses_what_no_row_can_be_found_with_before_it_waits(
+    tmp_path: Path, arguments: dict[str, Any], problem: str
+) -> None:
     table = write(tmp_path / "t", 1)
     with pytest.raises(IndexTablesError, match=problem):
         table.follow(**arguments)

@@ -2,12 +2,15 @@
 
 import datetime as dt
 import decimal
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from indextables.predicate import (
     And,
@@ -52,19 +55,19 @@ COLUMNS = sorted(LITERALS)
 STRINGS = ["part", "s", "h", "plain", "t", "both"]
 
 
-def scalar(column, value):
+def scalar(column: Any, value: Any) -> pa.Scalar:
     return pa.scalar(value, SCHEMA.field(column).type)
 
 
-def literals(column):
+def literals(column: Any) -> SearchStrategy[Any]:
     return st.sampled_from([*LITERALS[column], None]).map(lambda value: scalar(column, value))
 
 
-def compare(column):
+def compare(column: Any) -> SearchStrategy[Any]:
     return st.builds(Compare, st.sampled_from(list(Op)), st.just(Column((column,))), literals(column))
 
 
-def nested():
+def nested() -> SearchStrategy[Compare | Any]:
     a = st.builds(
         Compare,
         st.sampled_from(list(Op)),
@@ -84,7 +87,7 @@ def nested():
     )
 
 
-def patterns(column):
+def patterns(column: Any) -> SearchStrategy[TextMatch | Any]:
     texts = st.sampled_from(["a", "b", "%", "_", "*", "?", "a b", "alph", "é", "", "zz", "\\", "lph", "Gam"])
     match = st.builds(TextMatch, st.sampled_from(list(TextMatchKind)), st.just(Column((column,))), texts)
     like = st.lists(
@@ -98,7 +101,7 @@ def patterns(column):
 WORD = st.sampled_from([*WORDS, LONG_WORD, "alph", "alpha-beta", "zeta", "extra", "ALPHA beta"])
 
 
-def word_leaves(field):
+def word_leaves(field: Any) -> SearchStrategy[Any]:
     path = st.just(field)
     return st.one_of(
         st.builds(q.Term, WORD, path),
@@ -139,7 +142,7 @@ def word_leaves(field):
     )
 
 
-def name_leaves(field):
+def name_leaves(field: Any) -> SearchStrategy[Any]:
     path = st.just(field)
     name = st.sampled_from([n for n in NAMES if n and n != "\x00"])
     return st.one_of(
@@ -162,7 +165,7 @@ def name_leaves(field):
     )
 
 
-def value_leaves(field, values):
+def value_leaves(field: str, values: list[Any]) -> SearchStrategy[Any]:
     path = st.just((field,))
     one = st.sampled_from(values)
     ranges = st.tuples(one | st.none(), one, st.booleans(), st.booleans())
@@ -173,7 +176,7 @@ def value_leaves(field, values):
     )
 
 
-def json_leaves():
+def json_leaves() -> SearchStrategy[Any]:
     path = st.sampled_from(
         [
             ("j", "k"),
@@ -223,7 +226,7 @@ LEAVES = st.one_of(
 )
 
 
-def joined(kind, base):
+def joined(kind: Any, base: Any) -> Callable[..., Any]:
     return lambda parts: kind(
         tuple(p for part in parts for p in (part.parts if isinstance(part, base) else (part,)))
     )
@@ -271,11 +274,11 @@ KINDS = ["single", "partitioned", "bundled", "merged"]
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory):
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Any]:
     return {kind: generated(tmp_path_factory.mktemp(kind), kind) for kind in KINDS}
 
 
-def agree(table, condition):
+def agree(table: Any, condition: Any) -> None:
     wanted = sorted(row["id"] for row in table.rows if holds(condition, row) is True)
     assert table.ids(condition) == wanted
     assert table.count(condition) == len(wanted)
@@ -287,14 +290,16 @@ QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(Hea
 @pytest.mark.parametrize("kind", KINDS)
 @given(condition=CONDITIONS)
 @QUICK
-def test_conditions_are_answered_as_a_plain_reading_of_the_rows(tables, kind, condition):
+def test_conditions_are_answered_as_a_plain_reading_of_the_rows(
+    tables: dict[Any, Any], kind: str, condition: Any
+) -> None:
     agree(tables[kind], condition)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(query=SEARCHES)
 @QUICK
-def test_queries_find_what_a_plain_reading_finds(tables, kind, query):
+def test_queries_find_what_a_plain_reading_finds(tables: dict[Any, Any], kind: str, query: Any) -> None:
     agree(tables[kind], query)
 
 
@@ -302,12 +307,12 @@ def test_queries_find_what_a_plain_reading_finds(tables, kind, query):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_more_conditions_on_more_tables(tmp_path, kind, seed):
+def test_many_more_conditions_on_more_tables(tmp_path: Path, kind: str, seed: int) -> None:
     table = generated(tmp_path, kind, rows=150, seed=seed + 100)
 
     @given(condition=CONDITIONS)
     @settings(QUICK, max_examples=4000)
-    def many(condition):
+    def many(condition: Any) -> None:
         agree(table, condition)
 
     many()

@@ -8,10 +8,10 @@ import pytest
 
 import indextables
 from indextables.errors import PredicateError
-from indextables.predicate import Column, Search, SearchKind, parse_condition, to_sql
+from indextables.predicate import Column, Predicate, Search, SearchKind, parse_condition, to_sql
 from indextables.predicate.traversal import depth_of
 from tests.read.read_oracle import holds
-from tests.read.read_tables import opened
+from tests.read.read_tables import Opened, opened
 
 ROWS: list[dict[str, Any]] = [
     {"id": i, "n": i % 50 if i % 9 else None, "m": i % 11, "s": f"v{i % 13}", "t": f"a{i % 5} b{i % 3}"}
@@ -23,14 +23,14 @@ SCHEMA = pa.schema(
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory):
+def table(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     place = tmp_path_factory.mktemp("deep")
     data = pa.Table.from_pylist(ROWS, schema=SCHEMA)
     indextables.write(place / "t", data, options={"indexing.typemap.t": "text"})
     return opened(place / "t", ROWS, place / "cache")
 
 
-def leaf(rng):
+def leaf(rng: random.Random) -> str:
     return rng.choice(
         [
             f"n = {rng.randint(0, 60)}",
@@ -45,7 +45,7 @@ def leaf(rng):
     )
 
 
-def agree(table, text):
+def agree(table: Opened, text: str) -> Predicate:
     condition = parse_condition(text, SCHEMA)
     wanted = [row["id"] for row in table.rows if holds(condition, row) is True]
     assert table.ids(condition) == wanted
@@ -55,7 +55,9 @@ def agree(table, text):
 
 @pytest.mark.parametrize("operator", ["OR", "AND"])
 @pytest.mark.parametrize("side", ["left", "right", "none"])
-def test_two_thousand_parts_are_answered_however_they_are_grouped(table, operator, side, seed):
+def test_two_thousand_parts_are_answered_however_they_are_grouped(
+    table: Opened, operator: str, side: str, seed: int
+) -> None:
     rng = random.Random(seed)
     parts = [
         leaf(rng) if i < 40 else f"n {'=' if operator == 'OR' else '<>'} {1000 + i}" for i in range(2_000)
@@ -70,13 +72,13 @@ def test_two_thousand_parts_are_answered_however_they_are_grouped(table, operato
 
 
 @pytest.mark.parametrize("count", [499, 500])
-def test_five_hundred_nots_are_read(table, count):
+def test_five_hundred_nots_are_read(table: Opened, count: int) -> None:
     condition = agree(table, "NOT (" * count + "n = 3" + ")" * count)
     assert depth_of(condition) == count % 2
     agree(table, "NOT " * count + "n = 3")
 
 
-def test_trees_of_random_shape_are_answered_and_written_back(table, seed):
+def test_trees_of_random_shape_are_answered_and_written_back(table: Opened, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(25):
         texts = [leaf(rng) for _ in range(rng.randint(2, 60))]
@@ -87,20 +89,20 @@ def test_trees_of_random_shape_are_answered_and_written_back(table, seed):
         assert table.ids(parse_condition(to_sql(condition), SCHEMA)) == table.ids(condition)
 
 
-def alternating(depth):
+def alternating(depth: int) -> str:
     text = "n = 1"
     for level in range(depth):
         text = f"m = {level % 11} {'AND' if level % 2 else 'OR'} ({text})"
     return text
 
 
-def test_ninety_levels_are_answered_and_more_than_a_hundred_refused(table):
+def test_ninety_levels_are_answered_and_more_than_a_hundred_refused(table: Opened) -> None:
     agree(table, alternating(90))
     with pytest.raises(PredicateError, match="nested more than 100 deep"):
         parse_condition(alternating(300), SCHEMA)
 
 
-def test_a_query_of_two_thousand_words_is_answered(table):
+def test_a_query_of_two_thousand_words_is_answered(table: Opened) -> None:
     words = " OR ".join(f"a{i}" for i in range(3, 2_003))
     assert table.ids(Search(SearchKind.INDEXQUERY, Column(("t",)), words)) == [
         row["id"] for row in ROWS if row["t"].startswith(("a3", "a4"))
@@ -108,6 +110,6 @@ def test_a_query_of_two_thousand_words_is_answered(table):
 
 
 @pytest.mark.parametrize("text", ["s = 'a\ud800'", "t INDEXQUERY 'a\udfff'", "`\ud800` = 1"])
-def test_text_that_is_not_utf8_is_refused(text):
+def test_text_that_is_not_utf8_is_refused(text: str) -> None:
     with pytest.raises(PredicateError, match="lone surrogate"):
         parse_condition(text, SCHEMA)

@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from tests import ROOT
 from tests.read.many_splits import BETA, many_splits
 
 
-def answers(folder, count, limit):
+def answers(folder: Path, count: int, limit: int) -> Any:
     many_splits(folder / "t", count)
     command = [
         sys.executable,
@@ -29,7 +31,7 @@ def answers(folder, count, limit):
     return said["answers"]
 
 
-def expected(count):
+def expected(count: int) -> dict[Any, Any]:
     return {
         "search": BETA * count,
         "not": BETA * count,
@@ -40,7 +42,7 @@ def expected(count):
     }
 
 
-def check(found, count):
+def check(found: Any, count: int) -> None:
     without_files = found.pop("with none left")
     # Files that were kept open for later are closed for it; if that is not enough, it is an error of ours.
     assert without_files == 3 * count or "Too many open files" in str(without_files)
@@ -48,17 +50,17 @@ def check(found, count):
     assert found == expected(count)
 
 
-def test_many_splits_are_searched_with_few_files_and_the_process_recovers(tmp_path):
+def test_many_splits_are_searched_with_few_files_and_the_process_recovers(tmp_path: Path) -> None:
     check(answers(tmp_path, 100, 96), 100)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-def test_5000_splits_are_searched_with_256_files(tmp_path):
+def test_5000_splits_are_searched_with_256_files(tmp_path: Path) -> None:
     check(answers(tmp_path, 5000, 256), 5000)
 
 
-def test_limits_follow_those_of_the_process(monkeypatch):
+def test_limits_follow_those_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (256, 4096))
     assert max_open_files(1000) == 64
     monkeypatch.setattr("resource.getrlimit", lambda _: (8, 4096))
@@ -67,7 +69,7 @@ def test_limits_follow_those_of_the_process(monkeypatch):
     assert max_open_files(1000) == 1000
 
 
-def test_exhaustion_is_told_from_other_errors():
+def test_exhaustion_is_told_from_other_errors() -> None:
     assert is_resource_exhausted(OSError(24, "Too many open files"))
     assert not is_resource_exhausted(OSError(2, "No such file"))
     wrapped = ValueError("cannot open")

@@ -1,6 +1,9 @@
 """Integers that nearly all differ have term filters: splits without a value are skipped, answers stay the same."""
 
 import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +30,7 @@ INTEGERS = st.integers(-(2**63), 2**63 - 1) | st.sampled_from(EDGES) | st.intege
 TYPES = [pa.int64(), pa.float64(), pa.float32(), pa.decimal128(38, 2), pa.decimal128(20, 0)]
 
 
-def literal(value, kind):
+def literal(value: Any, kind: Any) -> Any:
     """The value in a type; None if it has none there."""
     try:
         return pa.scalar(value, pa.int64()).cast(kind, safe=False) if kind != pa.int64() else pa.scalar(value)
@@ -35,16 +38,16 @@ def literal(value, kind):
         return None
 
 
-def test_every_integer_of_a_filter_passes_in_any_type_that_equals_it():
+def test_every_integer_of_a_filter_passes_in_any_type_that_equals_it() -> None:
     schema = pa.schema([("n", pa.int64())])
     mapping = mapping_for(schema, Options())
 
     @given(st.lists(INTEGERS, min_size=1, max_size=50), INTEGERS, st.sampled_from(TYPES), st.integers(1, 9))
-    def check(values, other, kind, blocks):
+    def check(values: Any, other: Any, kind: Any, blocks: Any) -> None:
         data = encode_pages("n:n", encode_filter(integer_keys(np.array(values, np.int64)), blocks))
         filter_ = TermFilter(FilterPlace("n:n", 0, blocks))
 
-        def passes(condition):
+        def passes(condition: Any) -> bool:
             required = required_terms(condition, mapping, lambda _: pytest.fail("no search"))
             read = lambda ranges: [data[start:end] for start, end in ranges]  # noqa: E731
             return required is None or may_hold(
@@ -64,7 +67,7 @@ def test_every_integer_of_a_filter_passes_in_any_type_that_equals_it():
     check()
 
 
-def rows(number, count=400):
+def rows(number: int, count: int = 400) -> pa.Table:
     """Rows of a split; `big` and `small` have random values, `up` ascends, `few` repeats."""
     rng = random.Random(number)
     return pa.table(
@@ -81,7 +84,7 @@ def rows(number, count=400):
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory):
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same rows with filters, without, and with a bundle of the filters."""
     folder = tmp_path_factory.mktemp("integers")
     for number in range(SPLITS):
@@ -92,7 +95,7 @@ def tables(tmp_path_factory):
     return folder
 
 
-def filtered_fields(path):
+def filtered_fields(path: Path) -> list[Any]:
     table = indextables.open(path)
     store = open_store(table.url)
     return [
@@ -101,12 +104,12 @@ def filtered_fields(path):
     ]
 
 
-def test_integers_that_nearly_all_differ_and_have_no_order_have_a_filter(tables):
+def test_integers_that_nearly_all_differ_and_have_no_order_have_a_filter(tables: Path) -> None:
     assert filtered_fields(tables / "with") == [{"n:big", "n:small"}] * SPLITS
     assert filtered_fields(tables / "without") == [set()] * SPLITS
 
 
-def test_a_merge_keeps_the_filters_of_integers(tables, tmp_path):
+def test_a_merge_keeps_the_filters_of_integers(tables: Path, tmp_path: Path) -> None:
     for number in range(3):
         indextables.write(tmp_path / "t", rows(number))
     indextables.open(tmp_path / "t").merge(target_size=100 << 20)
@@ -115,7 +118,7 @@ def test_a_merge_keeps_the_filters_of_integers(tables, tmp_path):
     assert all(table.count(f"big = {value}") == 1 for value in rows(1)["big"].to_pylist()[:40])
 
 
-def conditions():
+def conditions() -> Iterator[Any]:
     rng = random.Random(1)
     values = {name: rows(3)[name].drop_null().to_pylist() for name in ("big", "small")}
     for name, own in values.items():
@@ -132,7 +135,9 @@ def conditions():
 
 
 @pytest.mark.parametrize("condition", list(conditions()))
-def test_conditions_on_integers_give_the_same_foundwith_filters_and_without(tables, condition):
+def test_conditions_on_integers_give_the_same_foundwith_filters_and_without(
+    tables: Path, condition: Any
+) -> None:
     answers = [
         indextables.open(tables / name).scan(columns=["big"], where=condition)["big"].to_pylist()
         for name in ("with", "without", "bundled")
@@ -141,7 +146,7 @@ def test_conditions_on_integers_give_the_same_foundwith_filters_and_without(tabl
 
 
 @pytest.mark.parametrize("name", ["with", "bundled"])
-def test_splits_without_an_integer_are_skipped(tables, tmp_path, name):
+def test_splits_without_an_integer_are_skipped(tables: Path, tmp_path: Path, name: str) -> None:
     close_splits()
     table = opened(tables / name, [], tmp_path / "cache")
     value = rows(2)["small"][0]
@@ -156,7 +161,7 @@ def test_splits_without_an_integer_are_skipped(tables, tmp_path, name):
 
 
 @pytest.mark.parametrize("micros", [-62_135_600_000_000_000, 253_402_300_800_000_000, 2**62])
-def test_moments_that_python_has_no_object_for_are_compared(tmp_path, micros):
+def test_moments_that_python_has_no_object_for_are_compared(tmp_path: Path, micros: int) -> None:
     kind = pa.timestamp("us", tz="UTC")
     moments = pa.array([micros, 0, None, micros], pa.int64()).cast(kind)
     names = pa.array(["a", "b", "c", "d"])

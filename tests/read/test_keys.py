@@ -2,6 +2,8 @@
 
 import json
 import random
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,27 +21,27 @@ PIECES = ["a", "b", "\\", ".", "\x00", "\x01", '"', " ", "é", "*", ":", "0"]
 TWINS = ["a.b", "a\\b", "a\x01b", "a\x00b", "a0b", "a\\.b", "\\", ".", "a", "b"]
 
 
-def odd_key(rng):
+def odd_key(rng: random.Random) -> str:
     if rng.random() < 0.5:
         return rng.choice(TWINS)
     return "".join(rng.choice(PIECES) for _ in range(rng.randint(1, 3)))
 
 
-def odd_document(rng, depth=2):
+def odd_document(rng: random.Random, depth: int = 2) -> dict[Any, Any]:
     return {
         odd_key(rng): odd_document(rng, depth - 1) if depth and rng.random() < 0.4 else rng.randint(0, 2)
         for _ in range(rng.randint(0, 3))
     }
 
 
-def paths_of(document, before=()):
+def paths_of(document: Any, before: tuple[Any, ...] = ()) -> Iterator[Any]:
     for key, value in document.items():
         yield (*before, key)
         if isinstance(value, dict):
             yield from paths_of(value, (*before, key))
 
 
-def test_keys_with_odd_characters_are_found_in_json_texts_and_maps(tmp_path, seed):
+def test_keys_with_odd_characters_are_found_in_json_texts_and_maps(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     rows: list[dict[str, Any]] = []
     for i in range(120):
@@ -69,7 +71,7 @@ def test_keys_with_odd_characters_are_found_in_json_texts_and_maps(tmp_path, see
         assert table.count(Not(search)) == len(rows) - len(wanted), leaf
 
 
-def test_fields_of_structs_with_odd_characters_are_found(tmp_path):
+def test_fields_of_structs_with_odd_characters_are_found(tmp_path: Path) -> None:
     # Arrow ends the name of a field at the character 0.
     names = [name for name in [*TWINS, "x\\y", "x.y", 'q"t'] if "\x00" not in name]
     struct = pa.struct([(name, pa.int64()) for name in names])
@@ -84,8 +86,10 @@ def test_fields_of_structs_with_odd_characters_are_found(tmp_path):
 
 
 @pytest.mark.parametrize("inner", [pa.int64(), pa.struct([("c", pa.int64())])])
-def test_a_struct_field_and_a_column_with_a_dot_in_its_name_are_told_apart(tmp_path, inner):
-    def value(number):
+def test_a_struct_field_and_a_column_with_a_dot_in_its_name_are_told_apart(
+    tmp_path: Path, inner: Any
+) -> None:
+    def value(number: int) -> int | dict[Any, Any]:
         return number if inner == pa.int64() else {"c": number}
 
     schema = pa.schema([("id", pa.int64()), ("a", pa.struct([("b", inner)])), ("a.b", inner)])
@@ -96,7 +100,7 @@ def test_a_struct_field_and_a_column_with_a_dot_in_its_name_are_told_apart(tmp_p
     table = indextables.write(tmp_path / "t", pa.Table.from_pylist(rows, schema=schema))
     rest = "" if inner == pa.int64() else ".c"
 
-    def ids(where):
+    def ids(where: str) -> Any:
         return table.scan(columns=["id"], where=where)["id"].to_pylist()
 
     assert table.scan().to_pylist() == rows
@@ -113,7 +117,7 @@ def test_a_struct_field_and_a_column_with_a_dot_in_its_name_are_told_apart(tmp_p
     assert table.search("1", field=r"a\.b" + rest)["id"].to_pylist() == [1]
 
 
-def test_a_dot_leads_into_a_column_before_it_is_part_of_a_name(tmp_path):
+def test_a_dot_leads_into_a_column_before_it_is_part_of_a_name(tmp_path: Path) -> None:
     table = indextables.write(tmp_path / "t", [{"id": 0, "x.y": "one", "x": "two"}])
     assert table.count("`x.y` INDEXQUERY 'x.y:one'") == 1
     assert table.search("one", field="x.y").num_rows == 1

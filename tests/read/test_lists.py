@@ -4,6 +4,7 @@ import datetime as dt
 import decimal
 import math
 import random
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -48,7 +49,7 @@ OPTIONS = {
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory):
+def table(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     rng = random.Random(5)
     rows = [
         {
@@ -67,7 +68,7 @@ def table(tmp_path_factory):
     return opened(place / "t", rows, place / "cache")
 
 
-def is_in(value, keys, has_null):
+def is_in(value: Any, keys: set[Any], has_null: bool) -> bool | None:
     if value is None:
         return None
     if key_of(value) in keys:
@@ -75,12 +76,12 @@ def is_in(value, keys, has_null):
     return None if has_null else False
 
 
-def key_of(value):
+def key_of(value: Any) -> Any:
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
 @pytest.mark.parametrize("column", MAKERS)
-def test_lists_of_any_length_hold_what_a_plain_reading_finds(table, column, seed):
+def test_lists_of_any_length_hold_what_a_plain_reading_finds(table: Opened, column: str, seed: int) -> None:
     rng = random.Random(seed)
     kind, make = MAKERS[column]
     for size in SIZES:
@@ -96,7 +97,7 @@ def test_lists_of_any_length_hold_what_a_plain_reading_finds(table, column, seed
 
 
 @pytest.mark.parametrize("column", ["n", "s", "part"])
-def test_a_list_of_a_hundred_thousand_values_is_answered(table, column):
+def test_a_list_of_a_hundred_thousand_values_is_answered(table: Opened, column: str) -> None:
     kind, make = MAKERS[column]
     values = pa.array([make(i) for i in range(0, 200_000, 2)], kind)
     keys = set(values.to_pylist())
@@ -109,8 +110,8 @@ def test_a_list_of_a_hundred_thousand_values_is_answered(table, column):
 
 @pytest.mark.parametrize(("count", "by_index"), [(10, True), (500, False)])
 def test_a_long_list_of_numbers_is_looked_up_in_the_column_and_not_in_the_index(
-    table, tmp_path, count, by_index
-):
+    table: Opened, tmp_path: Path, count: int, by_index: bool
+) -> None:
     close_splits()
     options = Options.parse({"cache.disk.path": str(tmp_path)})
     fresh = Opened(table.rows, table.store, table.snapshot, options)
@@ -120,7 +121,7 @@ def test_a_long_list_of_numbers_is_looked_up_in_the_column_and_not_in_the_index(
     assert any(path.is_file() for path in tmp_path.rglob("*")) == by_index
 
 
-def test_a_list_of_neighbouring_numbers_is_one_range(table):
+def test_a_list_of_neighbouring_numbers_is_one_range(table: Opened) -> None:
     condition = In(Column(("n",)), tuple(pa.array(range(300, 2_300), pa.int32())))
     assert table.ids(condition) == [
         r["id"] for r in table.rows if r["n"] is not None and 300 <= r["n"] < 2_300
@@ -129,7 +130,9 @@ def test_a_list_of_neighbouring_numbers_is_one_range(table):
 
 @pytest.mark.parametrize("column", ["n", "big", "f", "d", "day", "ts"])
 @pytest.mark.parametrize("count", [2, 17, 200])
-def test_chains_of_ranges_are_answered_as_each_range_alone(table, column, count, seed):
+def test_chains_of_ranges_are_answered_as_each_range_alone(
+    table: Opened, column: str, count: int, seed: int
+) -> None:
     rng = random.Random(seed)
     kind, make = MAKERS[column]
     own = Column((column,))
@@ -160,17 +163,17 @@ def test_chains_of_ranges_are_answered_as_each_range_alone(table, column, count,
     assert table.ids(Not(Or(tuple(parts)))) == [i for i, inside in known if not inside]
 
 
-def test_many_equalities_joined_by_or_become_one_list(table):
+def test_many_equalities_joined_by_or_become_one_list(table: Opened) -> None:
     wanted = list(range(0, 3_000, 30))
     text = " OR ".join([*(f"n = {value}" for value in wanted), "s = 'name-5'"])
-    condition = parse_condition(text, SCHEMA)
+    condition: Any = parse_condition(text, SCHEMA)
     assert any(isinstance(part, In) and len(part.values) == len(wanted) for part in condition.parts)
     assert table.ids(condition) == [
         row["id"] for row in table.rows if row["n"] in set(wanted) or row["s"] == "name-5"
     ]
 
 
-def test_a_joined_list_keeps_a_null_among_its_values():
+def test_a_joined_list_keeps_a_null_among_its_values() -> None:
     own = Column(("n",))
     parts = [Compare(Op.EQ, own, pa.scalar(value, pa.int32())) for value in range(20)]
     found = combine(Or, [*parts, In(own, (pa.scalar(None, pa.int32()), pa.scalar(50, pa.int32())))])
@@ -179,7 +182,7 @@ def test_a_joined_list_keeps_a_null_among_its_values():
     assert len(found.values) == 22
 
 
-def test_a_list_of_literals_of_several_types_is_answered(table):
+def test_a_list_of_literals_of_several_types_is_answered(table: Opened) -> None:
     literals = (pa.scalar(3, pa.int64()), pa.scalar(6.0, pa.float64()), pa.scalar(decimal.Decimal("9.0")))
     condition = In(Column(("n",)), literals)
     assert condition.array is None

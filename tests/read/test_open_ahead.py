@@ -3,7 +3,9 @@
 import importlib
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -38,8 +40,8 @@ class Requests:
         self.together = 1
         self._changed = threading.Condition()
 
-    def of(self, get_ranges):
-        def slow(store, path, ranges):
+    def of(self, get_ranges: Any) -> Callable[..., Any]:
+        def slow(store: Any, path: Any, ranges: Any) -> Any:
             if not path.endswith(".split"):
                 return get_ranges(store, path, ranges)
             with self._changed:
@@ -60,7 +62,7 @@ class Requests:
 
 
 @pytest.fixture
-def requests(monkeypatch) -> Requests:
+def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
     counted = Requests()
     monkeypatch.setattr(Store, "get_ranges", counted.of(Store.get_ranges))
     return counted
@@ -73,7 +75,7 @@ def rows(split: int) -> pa.Table:
 
 
 @pytest.fixture
-def remote(tmp_path) -> str:
+def remote(tmp_path: Path) -> str:
     return f"memory://ahead-{tmp_path.name}/t"
 
 
@@ -101,7 +103,9 @@ CONDITIONS = [
 ]
 
 
-def test_rows_counts_groups_and_rankings_equal_those_of_a_local_table(tmp_path, remote, requests):
+def test_rows_counts_groups_and_rankings_equal_those_of_a_local_table(
+    tmp_path: Path, remote: str, requests: Requests
+) -> None:
     local = str(tmp_path / "t")
     written(local)
     written(remote)
@@ -120,7 +124,9 @@ def test_rows_counts_groups_and_rankings_equal_those_of_a_local_table(tmp_path, 
     assert everything == list(range(SPLITS * ROWS))
 
 
-def test_many_are_opened_at_once_and_those_without_the_word_only_that(tmp_path, remote, requests):
+def test_many_are_opened_at_once_and_those_without_the_word_only_that(
+    tmp_path: Path, remote: str, requests: Requests
+) -> None:
     written(remote)
     table = cold(remote, tmp_path)
     requests.paths.clear()
@@ -134,7 +140,7 @@ def test_many_are_opened_at_once_and_those_without_the_word_only_that(tmp_path, 
     assert requests.most == 1
 
 
-def test_a_limit_that_is_reached_early_opens_few(tmp_path, remote, requests):
+def test_a_limit_that_is_reached_early_opens_few(tmp_path: Path, remote: str, requests: Requests) -> None:
     written(remote)
     table = cold(remote, tmp_path, **{"read.parallelism": "1"})
     requests.paths.clear()
@@ -142,7 +148,9 @@ def test_a_limit_that_is_reached_early_opens_few(tmp_path, remote, requests):
     assert len(set(requests.paths)) <= SPLITS // 2
 
 
-def test_the_error_of_one_split_names_it_and_ends_the_rest(tmp_path, remote, requests):
+def test_the_error_of_one_split_names_it_and_ends_the_rest(
+    tmp_path: Path, remote: str, requests: Requests
+) -> None:
     written(remote)
     table = cold(remote, tmp_path)
     requests.failing = table.files()["path"][SPLITS // 2].as_py()
@@ -165,8 +173,8 @@ class AtOnce:
         self._together = together
         self._changed = threading.Condition()
 
-    def of(self, function):
-        def counted(*arguments, **named):
+    def of(self, function: Any) -> Callable[..., Any]:
+        def counted(*arguments: Any, **named: Any) -> Any:
             with self._changed:
                 self._running += 1
                 self.most = max(self.most, self._running)
@@ -181,7 +189,9 @@ class AtOnce:
         return counted
 
 
-def test_cached_splits_are_ranked_and_counted_at_once_whatever_their_size(tmp_path, remote, monkeypatch):
+def test_cached_splits_are_ranked_and_counted_at_once_whatever_their_size(
+    tmp_path: Path, remote: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written(remote)
     options = {"cache.disk.path": str(tmp_path / "cache"), "read.parallelism": "4"}
     table = indextables.open(remote, options=options)
@@ -195,7 +205,9 @@ def test_cached_splits_are_ranked_and_counted_at_once_whatever_their_size(tmp_pa
     assert (ranked.most, counted.most) == (4, 4)
 
 
-def test_indexes_are_fetched_at_once_as_far_as_there_is_memory(tmp_path, remote, monkeypatch):
+def test_indexes_are_fetched_at_once_as_far_as_there_is_memory(
+    tmp_path: Path, remote: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written(remote)
     read_ranges = files.read_ranges  # type: ignore[attr-defined]
     for limit, together in ((128 << 20, 4), (1, 1)):

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,11 +23,11 @@ pytestmark = pytest.mark.skipif(not EXPECTED, reason="the original's tables are 
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
+def cache(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Any]:
     return {"cache.disk.path": str(tmp_path_factory.mktemp("cache"))}
 
 
-def plain(value, kind):
+def plain(value: Any, kind: Any) -> Any:
     """A value as `expected.json` has it; JSON texts and doubles so that equal ones are equal."""
     match value:
         case dt.datetime():
@@ -45,7 +46,7 @@ def plain(value, kind):
             return value
 
 
-def rows_of(rows, schema):
+def rows_of(rows: Any, schema: Any) -> list[Any]:
     kinds = {field["name"]: field["type"] for field in schema["fields"]}
     return sorted(
         json.dumps({name: plain(row.get(name), kind) for name, kind in kinds.items()}, sort_keys=True)
@@ -54,14 +55,14 @@ def rows_of(rows, schema):
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
-def test_every_row_is_read(name, cache):
+def test_every_row_is_read(name: Any, cache: dict[Any, Any]) -> None:
     said = EXPECTED[name]
     found = it.open(ORIGINAL / name, options=cache).scan().to_pylist()
     assert rows_of(found, said["schema"]) == rows_of(said["rows"], said["schema"])
 
 
 @pytest.mark.parametrize("name", sorted(CONDITIONS))
-def test_every_condition_finds_as_many_rows_as_spark(name, cache):
+def test_every_condition_finds_as_many_rows_as_spark(name: Any, cache: dict[Any, Any]) -> None:
     table = it.open(ORIGINAL / name, options=cache)
     counted = {where: table.count(where) for where in CONDITIONS[name]}
     assert counted == CONDITIONS[name]
@@ -70,12 +71,14 @@ def test_every_condition_finds_as_many_rows_as_spark(name, cache):
     assert scanned == CONDITIONS[name]
 
 
-def test_all_conditions_are_there():
+def test_all_conditions_are_there() -> None:
     assert sum(map(len, CONDITIONS.values())) == 793
 
 
 @pytest.mark.parametrize("name", ["nested", "ip", "map", "odd-partitions", "partitioned", "odd-names"])
-def test_rows_and_answers_stay_the_same_when_its_splits_become_ours(name, cache, tmp_path):
+def test_rows_and_answers_stay_the_same_when_its_splits_become_ours(
+    name: str, cache: dict[Any, Any], tmp_path: Path
+) -> None:
     shutil.copytree(ORIGINAL / name, tmp_path / "t")
     invalidate()
     it.open(tmp_path / "t", options=cache).merge()
@@ -86,20 +89,22 @@ def test_rows_and_answers_stay_the_same_when_its_splits_become_ours(name, cache,
     assert {where: table.count(where) for where in CONDITIONS[name]} == CONDITIONS[name]
 
 
-def test_json_comes_back_as_compact_text(cache):
+def test_json_comes_back_as_compact_text(cache: dict[Any, Any]) -> None:
     texts = it.open(ORIGINAL / "json", options=cache).scan(["payload"])["payload"].to_pylist()
     assert all(
         text == json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False) for text in texts
     )
 
 
-def test_partition_values_are_those_of_the_rows(cache):
+def test_partition_values_are_those_of_the_rows(cache: dict[Any, Any]) -> None:
     table = it.open(ORIGINAL / "odd-partitions", options=cache)
     values = {dict(entry)["region"] for entry in table.files()["partitionValues"].to_pylist()}
     assert values == {"50%", "a/b", "eu west", "größe", "q'uote", "x=y"}
 
 
-def test_the_rows_of_small_splits_count_together(tmp_path, monkeypatch, caplog):
+def test_the_rows_of_small_splits_count_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     table = it.open(ORIGINAL / "text", options={"cache.disk.path": str(tmp_path), "read.parallelism": "1"})
     rows = [split["numRecords"] for split in table.files().to_pylist()]
     assert len(rows) > 2
@@ -110,7 +115,9 @@ def test_the_rows_of_small_splits_count_together(tmp_path, monkeypatch, caplog):
     assert sum("CONVERT INDEXTABLES" in record.getMessage() for record in caplog.records) == 1
 
 
-def test_the_first_search_says_that_it_builds_an_index_and_how_far_it_is(tmp_path, monkeypatch, caplog):
+def test_the_first_search_says_that_it_builds_an_index_and_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(split_source, "_MANY_ROWS", 1)
     monkeypatch.setattr(split_source, "_REPORT_SECONDS", 0.0)
     monkeypatch.setattr(split_source, "_progress", split_source._BuildProgress())
@@ -127,6 +134,6 @@ def test_the_first_search_says_that_it_builds_an_index_and_how_far_it_is(tmp_pat
     assert not caplog.records
 
 
-def test_a_companion_table_is_refused():
+def test_a_companion_table_is_refused() -> None:
     with pytest.raises(ProtocolError, match="companion table of IndexTables for Scala"):
         it.open(ORIGINAL / "companion")

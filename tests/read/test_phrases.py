@@ -21,11 +21,11 @@ ROOT = Path(__file__).parents[2]
 INDEXING = {"indexing.typemap.text": "p,q", "indexing.indexrecordoption.q": "basic"}
 
 
-def random_text(rng, alphabet, longest):
+def random_text(rng: random.Random, alphabet: str, longest: int) -> str:
     return " ".join(rng.choice(alphabet) for _ in range(rng.randint(0, longest)))
 
 
-def test_index_and_rows_agree_with_the_definition_of_slop(tmp_path, seed):
+def test_index_and_rows_agree_with_the_definition_of_slop(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     texts = [random_text(rng, "abcx", 10) for _ in range(500)]
     rows = [{"id": i, "p": text, "q": text} for i, text in enumerate(texts)]
@@ -43,7 +43,7 @@ def test_index_and_rows_agree_with_the_definition_of_slop(tmp_path, seed):
         assert sorted(found["id"].to_pylist()) == wanted
 
 
-def test_long_texts_match_with_slop_as_every_assignment_of_words_says(seed):
+def test_long_texts_match_with_slop_as_every_assignment_of_words_says(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(300):
         words = [rng.choice("abc") for _ in range(rng.randint(2, 4))]
@@ -69,13 +69,13 @@ def test_long_texts_match_with_slop_as_every_assignment_of_words_says(seed):
         ('"a b a"~9', "b a", False),
     ],
 )
-def test_slop_counts_the_moves_between_words(tmp_path, query, text, found):
+def test_slop_counts_the_moves_between_words(tmp_path: Path, query: str, text: str, found: bool) -> None:
     indextables.write(tmp_path / "t", [{"p": text, "q": text}], options=INDEXING)
     for column in "pq":
         assert indextables.open(tmp_path / "t").search(query, field=column).num_rows == found
 
 
-def test_the_page_shows_from_which_slop_on_a_text_matches(tmp_path):
+def test_the_page_shows_from_which_slop_on_a_text_matches(tmp_path: Path) -> None:
     section = (ROOT / "docs" / "query-language.md").read_text().split("### Slop")[1].split("\n## ")[0]
     shown = re.findall(r'^\| `"(.+?)"` \| (.+?) \| .*?\| (?:`~(\d+)`|never.*) \|$', section, re.MULTILINE)
     assert len(shown) == 8
@@ -88,7 +88,7 @@ def test_the_page_shows_from_which_slop_on_a_text_matches(tmp_path):
             assert table.search(f'"{phrase}"~{slop}', field="p").num_rows == expected, (phrase, text, slop)
 
 
-def test_regular_expressions_find_in_texts_what_their_tokens_say(seed):
+def test_regular_expressions_find_in_texts_what_their_tokens_say(seed: int) -> None:
     rng = random.Random(seed)
     # Separators of one tokenizer, the other or both; letters beyond ASCII whose case is ASCII; a null.
     pieces = [
@@ -106,7 +106,7 @@ def test_regular_expressions_find_in_texts_what_their_tokens_say(seed):
     ]
     blanks = [" ", "-", "_", "\t", "\n", "\x0b", "\x00", "\u00a0", "  ", "(", "\\", ""]
 
-    def text(longest):
+    def text(longest: int) -> str:
         parts = [rng.choice(pieces) + rng.choice(blanks) for _ in range(rng.randint(0, longest))]
         return rng.choice(["", " ", "."]) + "".join(parts)
 

@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,7 +24,8 @@ def table(tmp_path: Path) -> Path:
 
 def split_of(table: Path) -> str:
     (path,) = it.open(table).files()["path"].to_pylist()
-    return re.escape(path)
+    result: str = re.escape(path)
+    return result
 
 
 def test_rows_that_do_not_fit_the_schema_name_file_and_column(table: Path) -> None:
@@ -58,7 +60,9 @@ def test_rows_that_do_not_fit_the_schema_name_file_and_column(table: Path) -> No
 @pytest.mark.parametrize(
     "read", [lambda t: t.scan(where="id = 2"), lambda t: t.count("id = 2 OR word = 'x'")]
 )
-def test_no_error_of_another_library_reaches_the_caller(table: Path, monkeypatch, error, read) -> None:
+def test_no_error_of_another_library_reaches_the_caller(
+    table: Path, monkeypatch: pytest.MonkeyPatch, error: Any, read: Any
+) -> None:
     def broken(*args: object, **kwargs: object) -> object:
         raise error
 

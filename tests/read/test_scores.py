@@ -2,7 +2,9 @@
 
 import json
 import random
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pytest
 
 import indextables
 from indextables.split.query.index_view import TermStatistics, idf, sum_statistics
+from indextables.table import Table
 
 WORDS = [f"w{n}" for n in range(40)]
 WEIGHTS = [1 / (n + 1) for n in range(40)]
@@ -27,11 +30,11 @@ QUERIES = [
 ]
 
 
-def texts_of(rng, count, lengths):
+def texts_of(rng: random.Random, count: int, lengths: list[Any]) -> list[Any]:
     return [" ".join(rng.choices(WORDS, WEIGHTS, k=rng.choice(lengths))) for _ in range(count)]
 
 
-def written(path, texts, splits):
+def written(path: Path, texts: Any, splits: int) -> Table:
     """The rows in so many splits; sorted, so that each split has words of its own."""
     ordered = sorted(range(len(texts)), key=lambda i: texts[i])
     part = {i: place * splits // len(texts) for place, i in enumerate(ordered)}
@@ -51,12 +54,12 @@ def written(path, texts, splits):
     return table
 
 
-def ranking(table, query, limit=10):
+def ranking(table: Any, query: str, limit: Any = 10) -> dict[Any, Any]:
     found = table.search(query, field="t", columns=["id"], limit=limit, scores=True)
     return dict(zip(found["id"].to_pylist(), found["_score"].to_pylist(), strict=True))
 
 
-def same_ranking(one, other):
+def same_ranking(one: Any, other: Any) -> None:
     """Equal scores place by place, and equal rows but for rows of equal scores."""
     assert list(one.values()) == pytest.approx(list(other.values()), rel=1e-5)
     last = min([*one.values(), *other.values()], default=0.0) * (1 + 1e-5)
@@ -64,7 +67,7 @@ def same_ranking(one, other):
 
 
 @pytest.fixture(scope="module")
-def of_one_length(tmp_path_factory):
+def of_one_length(tmp_path_factory: pytest.TempPathFactory) -> Any:
     rng = random.Random(3)
     place = tmp_path_factory.mktemp("scores")
     texts = texts_of(rng, 700, [12])
@@ -72,20 +75,24 @@ def of_one_length(tmp_path_factory):
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_the_ten_best_are_the_same_in_one_in_seven_and_in_a_hundred_splits(of_one_length, query):
+def test_the_ten_best_are_the_same_in_one_in_seven_and_in_a_hundred_splits(
+    of_one_length: Any, query: str
+) -> None:
     best = {splits: ranking(table, query) for splits, table in of_one_length[0].items()}
     assert len(best[1]) == 10
     same_ranking(best[1], best[7])
     same_ranking(best[1], best[100])
 
 
-def test_all_rows_have_the_same_scores_whatever_the_splits(of_one_length):
+def test_all_rows_have_the_same_scores_whatever_the_splits(of_one_length: Any) -> None:
     every = [ranking(table, "w0 OR w9 OR w20", None) for table in of_one_length[0].values()]
     for other in every[1:]:
         assert other == pytest.approx(every[0], rel=1e-5)
 
 
-def test_texts_of_different_lengths_differ_by_no_more_than_the_average_lengths_do(tmp_path, seed):
+def test_texts_of_different_lengths_differ_by_no_more_than_the_average_lengths_do(
+    tmp_path: Path, seed: int
+) -> None:
     rng = random.Random(seed)
     texts = texts_of(rng, 400, [4, 8, 12, 20])
     whole, parts = written(tmp_path / "1", texts, 1), written(tmp_path / "9", texts, 9)
@@ -99,7 +106,7 @@ def test_texts_of_different_lengths_differ_by_no_more_than_the_average_lengths_d
         assert all(1 / widest - 1e-5 <= other[i] / one[i] <= widest + 1e-5 for i in one)
 
 
-def test_splits_of_short_and_of_long_texts_are_scored_alike(tmp_path):
+def test_splits_of_short_and_of_long_texts_are_scored_alike(tmp_path: Path) -> None:
     rng = random.Random(2)
     texts = [*texts_of(rng, 200, [5]), *texts_of(rng, 200, [40])]
     rows = [{"id": i, "t": text, "p": i // 200} for i, text in enumerate(texts)]
@@ -113,7 +120,7 @@ def test_splits_of_short_and_of_long_texts_are_scored_alike(tmp_path):
     assert [scores[0][i] for i in once] == pytest.approx([scores[1][i] for i in once], rel=1e-5)
 
 
-def test_merging_splits_does_not_reorder_the_best(tmp_path):
+def test_merging_splits_does_not_reorder_the_best(tmp_path: Path) -> None:
     rng = random.Random(9)
     texts = sorted(texts_of(rng, 300, [10]))
     for start in range(0, 300, 60):
@@ -129,7 +136,7 @@ def test_merging_splits_does_not_reorder_the_best(tmp_path):
         same_ranking(found, ranking(merged, query))
 
 
-def test_rows_that_were_removed_do_not_count(tmp_path):
+def test_rows_that_were_removed_do_not_count(tmp_path: Path) -> None:
     rng = random.Random(4)
     texts = texts_of(rng, 200, [10])
     kept = [{"id": i, "t": text, "p": i % 2} for i, text in enumerate(texts)]
@@ -144,7 +151,7 @@ def test_rows_that_were_removed_do_not_count(tmp_path):
     same_ranking(plain, ranking(indextables.open(tmp_path / "b"), "w3 OR w0"))
 
 
-def test_counts_of_some_splits_stand_for_all(of_one_length):
+def test_counts_of_some_splits_stand_for_all(of_one_length: Any) -> None:
     part = TermStatistics(50, {("t:t", "w1"): 10})
     assert sum_statistics([part, part], 400) == TermStatistics(400, {("t:t", "w1"): 80})
     assert sum_statistics([part, part], 100) == TermStatistics(100, {("t:t", "w1"): 20})

@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 import indextables
 from indextables import read
 from indextables.errors import SplitError
+from indextables.options import Options
 from indextables.predicate import parse_condition
 from indextables.read.execute import execute
 from indextables.read.spec import ScanSpec
@@ -18,7 +20,7 @@ from indextables.read.table_context import plan_splits
 from indextables.split.parquet import reader as row_reader
 from indextables.split.query import filter_pushdown
 from indextables.store import Store
-from tests.read.read_tables import opened
+from tests.read.read_tables import Opened, opened
 
 TEXT = {"indexing.typemap.t": "text"}
 LONG = "x" * 300
@@ -53,7 +55,7 @@ CONDITIONS = (
 
 
 @pytest.fixture(scope="module", params=[(), ("day",)], ids=["whole", "partitioned"])
-def table(request, tmp_path_factory):
+def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Opened:
     folder = tmp_path_factory.mktemp("t") / "t"
     for number, part in enumerate(PARTS):
         late = [] if number < 3 else [5] * len(part)
@@ -64,7 +66,7 @@ def table(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("text", CONDITIONS)
-def test_splits_read_together_have_the_rows_that_they_have_alone(table, text):
+def test_splits_read_together_have_the_rows_that_they_have_alone(table: Opened, text: str) -> None:
     where = parse_condition(text, table.snapshot.schema)
     together = read.scan(table.snapshot, table.store, table.options, where=where).read_all()
     splits = plan_splits(table.snapshot, where, table.options).splits
@@ -78,7 +80,7 @@ def test_splits_read_together_have_the_rows_that_they_have_alone(table, text):
 
 
 @pytest.fixture
-def compiled(monkeypatch) -> list[int]:
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One element for each condition that is compiled for a split."""
     calls: list[int] = []
     real = filter_pushdown.plan_filter
@@ -88,7 +90,7 @@ def compiled(monkeypatch) -> list[int]:
     return calls
 
 
-def test_a_condition_is_compiled_once_for_splits_that_are_alike(tmp_path, compiled):
+def test_a_condition_is_compiled_once_for_splits_that_are_alike(tmp_path: Path, compiled: list[int]) -> None:
     for number in range(6):
         indextables.write(tmp_path / "t", [{"id": number, "t": f"word{number} all"}], options=TEXT)
     table = opened(tmp_path / "t", [], tmp_path / "cache")
@@ -97,7 +99,9 @@ def test_a_condition_is_compiled_once_for_splits_that_are_alike(tmp_path, compil
     assert len(compiled) == 1
 
 
-def test_partitions_with_the_same_value_share_a_compiled_condition(tmp_path, compiled):
+def test_partitions_with_the_same_value_share_a_compiled_condition(
+    tmp_path: Path, compiled: list[int]
+) -> None:
     for number in range(6):
         rows = [{"day": number % 2, "t": f"word{number} all"}]
         indextables.write(tmp_path / "t", rows, options=TEXT, partition_by=["day"])
@@ -107,7 +111,9 @@ def test_partitions_with_the_same_value_share_a_compiled_condition(tmp_path, com
     assert len(compiled) == 2
 
 
-def test_rows_of_many_splits_are_decoded_together_in_order(tmp_path, monkeypatch):
+def test_rows_of_many_splits_are_decoded_together_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(40):
         rows = [{"id": 100 * number + i, "t": "all" if i % 50 == 7 else f"w{i}"} for i in range(100)]
         indextables.write(tmp_path / "t", rows, options=TEXT)
@@ -124,7 +130,7 @@ def test_rows_of_many_splits_are_decoded_together_in_order(tmp_path, monkeypatch
     assert limited.num_rows == 5
 
 
-def test_a_damaged_page_among_many_splits_is_an_error_that_names_its_split(tmp_path):
+def test_a_damaged_page_among_many_splits_is_an_error_that_names_its_split(tmp_path: Path) -> None:
     for number in range(4):
         indextables.write(tmp_path / "t", [{"id": number, "t": f"word{number} all"}], options=TEXT)
     table = opened(tmp_path / "t", [], tmp_path / "cache")
@@ -138,7 +144,7 @@ def test_a_damaged_page_among_many_splits_is_an_error_that_names_its_split(tmp_p
         read.scan(table.snapshot, table.store, table.options, where=where).read_all()
 
 
-def test_a_table_with_compiled_queries_is_pickled_without_them(table):
+def test_a_table_with_compiled_queries_is_pickled_without_them(table: Opened) -> None:
     where = parse_condition("t INDEXQUERY 'red'", table.snapshot.schema)
     plan = plan_splits(table.snapshot, where, table.options)
     context, splits = plan.table, plan.splits
@@ -148,12 +154,14 @@ def test_a_table_with_compiled_queries_is_pickled_without_them(table):
     assert sum(batch.num_rows for batch in execute(copy, splits, table.store)) == before
 
 
-def replace_parallelism(options):
+def replace_parallelism(options: Options) -> Options:
     return replace(options, values={**options.values, "read.parallelism": "1"})
 
 
 @pytest.mark.parametrize("condition", ["t INDEXQUERY 'word7'", "t INDEXQUERY 'absent'", "s = 'absent'"])
-def test_a_cold_count_reads_a_split_in_two_calls(tmp_path, monkeypatch, condition):
+def test_a_cold_count_reads_a_split_in_two_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str
+) -> None:
     name = f"memory://together-{tmp_path.name}/t"
     rows = [{"id": i, "t": f"word{i} all", "s": f"value {i}"} for i in range(50)]
     indextables.write(name, rows, options=TEXT)

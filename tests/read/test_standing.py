@@ -5,6 +5,7 @@ import pickle
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,7 +18,7 @@ WORDS = [f"word{n}" for n in range(40)]
 OPTIONS = {"indexing.typemap.text": "text"}
 
 
-def generated(rows: int, queries: int) -> tuple[list[dict], dict[str, str]]:
+def generated(rows: int, queries: int) -> tuple[list[dict[str, Any]], dict[str, str]]:
     dice = random.Random(4)
     forms = ["{} AND {}", "{} OR {}", '"{} {}"', "{} AND NOT {}", "text:{} level:{}", "{}* {}"]
     saved = {
@@ -41,7 +42,7 @@ def expected(path: Path, saved: dict[str, str]) -> dict[int, list[str]]:
     return found
 
 
-def test_rows_have_the_queries_that_find_them(tmp_path):
+def test_rows_have_the_queries_that_find_them(tmp_path: Path) -> None:
     lines, saved = generated(300, 60)
     options = {**OPTIONS, "indexing.typemap.level": "text"}
     it.write(tmp_path / "t", lines, options=options)
@@ -57,7 +58,7 @@ def test_rows_have_the_queries_that_find_them(tmp_path):
     assert again["_matching_queries"].to_pylist() == [matches[n] for n in range(7)]
 
 
-def test_batches_are_indexed_together_and_keep_their_order(monkeypatch):
+def test_batches_are_indexed_together_and_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("indextables.standing_queries._MAX_ROWS", 5)
     table = pa.table({"id": range(23), "text": [f"a{n % 3}" for n in range(23)]})
     with it.StandingQueries({"zero": "a0", "one": "a1"}) as queries:
@@ -68,7 +69,7 @@ def test_batches_are_indexed_together_and_keep_their_order(monkeypatch):
     assert found["_matching_queries"].to_pylist() == [[["zero"], ["one"], []][n % 3] for n in range(23)]
 
 
-def test_watch_uses_the_indexes_of_new_splits(tmp_path):
+def test_watch_uses_the_indexes_of_new_splits(tmp_path: Path) -> None:
     lines, saved = generated(60, 20)
     path = tmp_path / "t"
     table = it.write(path, lines[:20], options=OPTIONS)
@@ -96,7 +97,7 @@ def test_watch_uses_the_indexes_of_new_splits(tmp_path):
         ({"a": {"query": "x", "field": "nope"}}, "the standing query 'a' .*nope", PredicateError),
     ],
 )
-def test_queries_that_make_no_sense_are_named(tmp_path, saved, problem, error):
+def test_queries_that_make_no_sense_are_named(tmp_path: Path, saved: Any, problem: str, error: Any) -> None:
     table = it.write(tmp_path / "t", [{"text": "x"}], options=OPTIONS)
     with pytest.raises(error, match=problem):
         table.watch(saved, timeout=0)
@@ -104,7 +105,9 @@ def test_queries_that_make_no_sense_are_named(tmp_path, saved, problem, error):
         queries.match([{"text": "x"}])
 
 
-def test_the_program_watches_with_a_file_of_queries(tmp_path, capsys):
+def test_the_program_watches_with_a_file_of_queries(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path, file = tmp_path / "t", tmp_path / "queries.yaml"
     it.write(path, [{"id": 1, "text": "disk full"}, {"id": 2, "text": "all well"}], options=OPTIONS)
     file.write_text("disk: disk AND full\nslow:\n  query: timeout\n  field: text\n")

@@ -1,20 +1,22 @@
 """The same answers from every kind of store: rows and indexes by ranged reads."""
 
+from pathlib import Path
 from typing import Any
 
 from indextables import read
 from indextables.ingest import write_table
 from indextables.ingest.target import Mode
 from indextables.options import Options
-from indextables.predicate import parse_condition
+from indextables.predicate import Predicate, parse_condition
 from indextables.read import Aggregate, Function
+from indextables.store import Store
 
 ROWS: list[dict[str, Any]] = [
     {"id": n, "p": n % 2, "k": f"key{n % 3}", "t": f"word{n} all", "st": {"a": n}} for n in range(50)
 ]
 
 
-def test_scans_searches_and_aggregates_work_over_any_store(any_store, tmp_path):
+def test_scans_searches_and_aggregates_work_over_any_store(any_store: Store, tmp_path: Path) -> None:
     store = any_store.at("reading")
     options = Options.parse({"cache.disk.path": str(tmp_path / "cache")})
     written = Options.parse({"indexing.typemap.t": "text"})
@@ -22,7 +24,7 @@ def test_scans_searches_and_aggregates_work_over_any_store(any_store, tmp_path):
         store, ROWS, mode=Mode.of("append"), partition_by=["p"], options=written, engine="test"
     ).snapshot
 
-    def where(text):
+    def where(text: str) -> Predicate:
         return parse_condition(text, snapshot.schema)
 
     whole = read.scan(snapshot, store, options).read_all()

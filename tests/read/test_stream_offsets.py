@@ -3,6 +3,7 @@
 import shutil
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -39,7 +40,8 @@ def stream(path: Path, schema: str | None = None, **options: object) -> TableStr
 def ids(source: TableStream, start: Offset, end: Offset) -> list[int]:
     """The rows between two offsets, in the order of versions."""
     found = read.scan(source.snapshot(start, end), source._log.store, Options()).read_all()
-    return found["id"].to_pylist()
+    result: list[int] = found["id"].to_pylist()
+    return result
 
 
 def batches(source: TableStream, start: Offset) -> list[list[int]]:
@@ -53,11 +55,11 @@ def batches(source: TableStream, start: Offset) -> list[list[int]]:
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def test_a_stream_starts_with_the_table_and_goes_on_with_changes(path):
+def test_a_stream_starts_with_the_table_and_goes_on_with_changes(path: Path) -> None:
     append(path, 1, 2)
     append(path, 3)
     source = stream(path)
@@ -84,7 +86,7 @@ def test_a_stream_starts_with_the_table_and_goes_on_with_changes(path):
         ({}, [[1, 2, 3, 4, 5, 6, 7, 8]]),
     ],
 )
-def test_limits_divide_snapshots_and_versions(path, options, expected):
+def test_limits_divide_snapshots_and_versions(path: Path, options: Any, expected: list[list[int]]) -> None:
     """The same for the initial snapshot and for versions from the start; a restart after each batch."""
     append(path, 1, 2, 3)
     initial = stream(path, **options).start(None)
@@ -98,7 +100,7 @@ def test_limits_divide_snapshots_and_versions(path, options, expected):
     )
 
 
-def test_available_now_ends_at_its_version_and_once_ignores_limits(path):
+def test_available_now_ends_at_its_version_and_once_ignores_limits(path: Path) -> None:
     append(path, 1, 2, 3)
     source = stream(path, maxFilesPerTrigger=1)
     start = source.start(None)
@@ -112,7 +114,7 @@ def test_available_now_ends_at_its_version_and_once_ignores_limits(path):
     assert source.backlog(source.end()) == type(source.backlog(end))()
 
 
-def test_merges_and_checkpoints_produce_nothing(path):
+def test_merges_and_checkpoints_produce_nothing(path: Path) -> None:
     append(path, 1)
     append(path, 1)
     source = stream(path)
@@ -124,7 +126,7 @@ def test_merges_and_checkpoints_produce_nothing(path):
     assert ids(source, start, end) == []
 
 
-def test_the_initial_snapshot_stays_the_same_while_the_table_is_merged_and_checkpointed(path):
+def test_the_initial_snapshot_stays_the_same_while_the_table_is_merged_and_checkpointed(path: Path) -> None:
     for n in range(4):
         append(path, n % 2, 10 + n)
     source = stream(path, maxFilesPerTrigger=3)
@@ -138,7 +140,7 @@ def test_the_initial_snapshot_stays_the_same_while_the_table_is_merged_and_check
     assert sorted(chain.from_iterable(batches(source, start))) == [0, 0, 1, 1, 10, 11, 12, 13]
 
 
-def test_rows_before_a_version_that_deletes_are_read_first(path):
+def test_rows_before_a_version_that_deletes_are_read_first(path: Path) -> None:
     append(path, 1)
     source = stream(path)
     start = source.latest(source.start(None))
@@ -161,7 +163,9 @@ def test_rows_before_a_version_that_deletes_are_read_first(path):
         ({"readChanges": True}, [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6]),
     ],
 )
-def test_deletes_and_overwrites_stop_the_stream_unless_an_option_allows_them(path, options, expected):
+def test_deletes_and_overwrites_stop_the_stream_unless_an_option_allows_them(
+    path: Path, options: dict[str, Any], expected: list[int] | None
+) -> None:
     append(path, 1, 2)
     source = stream(path, **options)
     start = source.start(None)
@@ -178,7 +182,7 @@ def test_deletes_and_overwrites_stop_the_stream_unless_an_option_allows_them(pat
         assert sorted(chain.from_iterable(batches(source, start))) == expected
 
 
-def test_changes_as_a_stream_have_their_columns(path):
+def test_changes_as_a_stream_have_their_columns(path: Path) -> None:
     append(path, 1)
     source = stream(path, readChanges=True)
     start = source.start(None)
@@ -190,7 +194,7 @@ def test_changes_as_a_stream_have_their_columns(path):
     assert found == [(1, "insert", 1), (2, "delete", 1), (2, "insert", 2)]
 
 
-def test_history_that_is_gone_stops_the_stream_or_is_skipped(path):
+def test_history_that_is_gone_stops_the_stream_or_is_skipped(path: Path) -> None:
     append(path, 1)
     source = stream(path)
     start = source.latest(source.start(None))
@@ -206,7 +210,7 @@ def test_history_that_is_gone_stops_the_stream_or_is_skipped(path):
     assert batches(lenient, start)[-1][-1] == 6
 
 
-def test_more_versions_than_are_read_at_once_can_be_gone(path):
+def test_more_versions_than_are_read_at_once_can_be_gone(path: Path) -> None:
     """The first version that can be read is behind all that one look at the log covers."""
     append(path, 0)
     source = stream(path)
@@ -233,7 +237,7 @@ def test_more_versions_than_are_read_at_once_can_be_gone(path):
     assert lenient.latest(start, until=100).version > 100, "the end of a stream that reads to version 100"
 
 
-def test_an_initial_snapshot_that_is_gone_stops_the_stream_or_is_left_out(path):
+def test_an_initial_snapshot_that_is_gone_stops_the_stream_or_is_left_out(path: Path) -> None:
     append(path, 1, 2, 3)
     source = stream(path, maxFilesPerTrigger=1)
     start = source.start(None)
@@ -255,7 +259,7 @@ def test_an_initial_snapshot_that_is_gone_stops_the_stream_or_is_left_out(path):
     assert ids(lenient, start, first) == []
 
 
-def test_new_columns_stop_the_stream_until_it_starts_again(path):
+def test_new_columns_stop_the_stream_until_it_starts_again(path: Path) -> None:
     append(path, 1)
     schema = it.open(path)._snapshot.metadata.schema_string
     source = stream(path, schema)
@@ -270,7 +274,7 @@ def test_new_columns_stop_the_stream_until_it_starts_again(path):
     assert ids(again, end, again.latest(end)) == [3]
 
 
-def test_columns_of_another_type_cannot_be_passed(path):
+def test_columns_of_another_type_cannot_be_passed(path: Path) -> None:
     append(path, 1)
     start = stream(path).start(1)
     it.write(path, [{"id": "a"}], mode="overwrite", options={"overwriteSchema": True})
@@ -280,7 +284,7 @@ def test_columns_of_another_type_cannot_be_passed(path):
         again.latest(start)
 
 
-def test_another_table_at_the_same_place_is_recognised(path):
+def test_another_table_at_the_same_place_is_recognised(path: Path) -> None:
     append(path, 1)
     append(path, 2)
     source = stream(path)
@@ -295,13 +299,14 @@ def test_another_table_at_the_same_place_is_recognised(path):
 
 
 @pytest.mark.parametrize("first", [None, "latest", 1])
-def test_the_first_batch_has_the_same_rows_when_it_is_repeated(path, first):
+def test_the_first_batch_has_the_same_rows_when_it_is_repeated(path: Path, first: int | str | None) -> None:
     """Spark does not keep where the first micro-batch began; it asks again, and the table has changed."""
     append(path, 1, 2)
     source = stream(path)
 
-    def start():
-        return source.start(source.end().version if first == "latest" else first)
+    def start() -> Offset:
+        version: Any = source.end().version if first == "latest" else first
+        return source.start(version)
 
     before = start()
     append(path, 3)
@@ -313,7 +318,7 @@ def test_the_first_batch_has_the_same_rows_when_it_is_repeated(path, first):
     assert 3 in rows
 
 
-def test_starts_and_offsets_that_are_none_are_refused(path):
+def test_starts_and_offsets_that_are_none_are_refused(path: Path) -> None:
     append(path, 1)
     source = stream(path)
     assert source.start(2) == source.end()
@@ -333,7 +338,9 @@ def test_starts_and_offsets_that_are_none_are_refused(path):
             Offset.from_json(text)
 
 
-def test_a_look_for_new_versions_lists_the_log_a_few_times_and_never_whole(path, monkeypatch):
+def test_a_look_for_new_versions_lists_the_log_a_few_times_and_never_whole(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many versions there are; of each listing only what follows the stream's place is looked at."""
     append(path, 0)
     source = stream(path)

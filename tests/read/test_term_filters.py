@@ -2,6 +2,8 @@
 
 import random
 import sys
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,15 +17,16 @@ from indextables.read.split_source import close_splits
 from indextables.read.table_context import SKIPPED
 from indextables.split.footer import read_footer
 from indextables.split.query import searcher
+from indextables.split.query.searcher import IndexSearcher
 from indextables.store import Store, open_store
-from tests.read.read_tables import opened
+from tests.read.read_tables import Opened, opened
 
 TEXT = {"indexing.typemap.t": "text", "indexing.typemap.b": "string,text"}
 SPLITS = 12
 COMMON = ["and", "the", "of"]
 
 
-def part(number, count=200):
+def part(number: int, count: int = 200) -> pa.Table:
     rng = random.Random(number)
     words = [f"only{number}", f"pair{number // 2}", *COMMON]
     return pa.Table.from_pylist(
@@ -42,7 +45,7 @@ def part(number, count=200):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("filters") / "t"
     for number in range(SPLITS):
         indextables.write(folder, part(number), options=TEXT)
@@ -50,22 +53,22 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def table(folder, tmp_path):
+def table(folder: Path, tmp_path: Path) -> Opened:
     close_splits()
     return opened(folder, [], tmp_path / "cache")
 
 
-def count(table, condition):
+def count(table: Opened, condition: str) -> int:
     where = parse_condition(condition, table.snapshot.schema)
     return read.count(table.snapshot, table.store, table.options, where=where)
 
 
-def opened_indexes(monkeypatch):
+def opened_indexes(monkeypatch: pytest.MonkeyPatch) -> set[Any]:
     """The splits whose index is opened from now on."""
     found = set()
     real = searcher._open_cached
 
-    def observed(key, store, footer, *more, **named):
+    def observed(key: Any, store: Any, footer: Any, *more: Any, **named: Any) -> IndexSearcher:
         found.add(footer.path)
         return real(key, store, footer, *more, **named)
 
@@ -100,7 +103,9 @@ def opened_indexes(monkeypatch):
         ("t INDEXQUERY 'the -only3'", SPLITS),
     ],
 )
-def test_only_splits_that_may_have_the_terms_are_opened(table, monkeypatch, condition, most):
+def test_only_splits_that_may_have_the_terms_are_opened(
+    table: Opened, monkeypatch: pytest.MonkeyPatch, condition: str, most: int
+) -> None:
     found = opened_indexes(monkeypatch)
     answer = count(table, condition)
     # Another term passes a filter now and then.
@@ -110,7 +115,9 @@ def test_only_splits_that_may_have_the_terms_are_opened(table, monkeypatch, cond
     assert count(table, condition) == answer
 
 
-def test_rows_aggregates_and_searches_skip_splits_too(folder, tmp_path, monkeypatch):
+def test_rows_aggregates_and_searches_skip_splits_too(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     close_splits()
     found = opened_indexes(monkeypatch)
     table = indextables.open(folder, options={"cache.disk.path": str(tmp_path / "cache")})
@@ -125,7 +132,7 @@ def test_rows_aggregates_and_searches_skip_splits_too(folder, tmp_path, monkeypa
     assert metrics.figures()[SKIPPED].total > before
 
 
-def test_scores_are_those_without_filters(folder, tmp_path):
+def test_scores_are_those_without_filters(folder: Path, tmp_path: Path) -> None:
     options = {"cache.disk.path": str(tmp_path / "cache")}
     for query in ("only3", "only3 OR the", "pair2 the", '"pair2 the"', "only3 OR only9"):
         found = indextables.open(folder, options=options).search(query, field="t", limit=50, scores=True)
@@ -137,7 +144,7 @@ def test_scores_are_those_without_filters(folder, tmp_path):
         assert found.equals(plain), query
 
 
-def test_a_damaged_filter_is_an_error_that_names_the_split(tmp_path):
+def test_a_damaged_filter_is_an_error_that_names_the_split(tmp_path: Path) -> None:
     store = open_store(tmp_path / "t")
     indextables.write(tmp_path / "t", part(0), options=TEXT)
     table = opened(tmp_path / "t", [], tmp_path / "cache")
@@ -152,7 +159,9 @@ def test_a_damaged_filter_is_an_error_that_names_the_split(tmp_path):
 
 
 @pytest.mark.parametrize("rows", [200, 20_000])
-def test_on_an_object_store_a_filter_comes_with_the_footer(tmp_path, monkeypatch, rows):
+def test_on_an_object_store_a_filter_comes_with_the_footer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
     url = f"memory://filters-{tmp_path.name}/t"
     rng = random.Random(rows)
     others = [f"other{n}" for n in range(2000)]
@@ -162,7 +171,7 @@ def test_on_an_object_store_a_filter_comes_with_the_footer(tmp_path, monkeypatch
     fetched = []
     real = Store.get_ranges
 
-    def get_ranges(self, path, ranges):
+    def get_ranges(self: Any, path: Any, ranges: Any) -> list[bytes]:
         fetched.append(sum(end - start for start, end in ranges))
         return real(self, path, ranges)
 

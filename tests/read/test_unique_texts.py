@@ -1,6 +1,8 @@
 """Free text that no option names: indexed by hash where nearly all values differ, with the same answers."""
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,23 +12,24 @@ from indextables.options import Options
 from indextables.split.footer import read_footer
 from indextables.split.mapping import mapping_for, resolve_fields
 from indextables.store import open_store
+from indextables.table import Table
 
 WORDS = ("quick", "lazy", "final", "express", "ironic", "regular", "pending", "bold", "even", "silent")
 
 
-def comment(number):
+def comment(number: int) -> str:
     """A text of several words that no other number has."""
     return " ".join([*(WORDS[number // 10**place % 10] for place in range(4)), f"number {number}"])
 
 
-def kind_of(values, **options):
+def kind_of(values: Any, **options: str) -> str:
     table = pa.table({"c": pa.array(values, pa.string())})
     declared = Options.parse({key.replace("__", "."): value for key, value in options.items()})
     (field,) = resolve_fields(mapping_for(table.schema, declared), table).fields
     return field.kind.value
 
 
-def test_long_texts_that_nearly_all_differ_are_hashed_unless_an_option_names_them():
+def test_long_texts_that_nearly_all_differ_are_hashed_unless_an_option_names_them() -> None:
     comments = [comment(n) for n in range(2000)]
     assert kind_of(comments) == "hash"
     assert kind_of([*comments, None, None]) == "hash"
@@ -45,12 +48,12 @@ def test_long_texts_that_nearly_all_differ_are_hashed_unless_an_option_names_the
         pytest.param([None] * 2000, id="nulls"),
     ],
 )
-def test_other_texts_have_terms(values):
+def test_other_texts_have_terms(values: Any) -> None:
     assert kind_of(values) == "string"
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory):
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A table whose splits have terms, hashes and terms again, and its rows."""
     path = tmp_path_factory.mktemp("mixed") / "t"
     rows = [{"id": n, "c": None if n % 97 == 5 else comment(n)} for n in range(3600)]
@@ -59,7 +62,7 @@ def mixed(tmp_path_factory):
     return path, rows
 
 
-def conditions():
+def conditions() -> list[Any]:
     """Conditions on the column `c`, each with a function that says whether a text matches."""
     some = [comment(n) for n in (7, 299, 300, 1234, 3299, 3300, 9999)]
     listed = ", ".join(f"'{text}'" for text in some)
@@ -81,7 +84,9 @@ def conditions():
 
 
 @pytest.mark.parametrize(("condition", "matches"), [pytest.param(*each, id=each[0]) for each in conditions()])
-def test_a_table_with_terms_and_hashes_of_a_column_gives_exact_answers(mixed, condition, matches):
+def test_a_table_with_terms_and_hashes_of_a_column_gives_exact_answers(
+    mixed: Any, condition: Any, matches: Any
+) -> None:
     path, rows = mixed
     table = indextables.open(path)
     expected = [row["id"] for row in rows if row["c"] is not None and matches(row["c"])]
@@ -89,7 +94,7 @@ def test_a_table_with_terms_and_hashes_of_a_column_gives_exact_answers(mixed, co
     assert table.count(condition) == len(expected)
 
 
-def test_aggregates_of_a_column_with_terms_and_hashes_are_exact(mixed):
+def test_aggregates_of_a_column_with_terms_and_hashes_are_exact(mixed: Any) -> None:
     path, rows = mixed
     table = indextables.open(path)
     values = sorted(row["c"] for row in rows if row["c"] is not None)
@@ -103,7 +108,9 @@ def test_aggregates_of_a_column_with_terms_and_hashes_are_exact(mixed):
     )
 
 
-def test_splits_with_terms_and_hashes_are_merged_into_the_kind_of_most_rows(mixed, tmp_path):
+def test_splits_with_terms_and_hashes_are_merged_into_the_kind_of_most_rows(
+    mixed: Any, tmp_path: Path
+) -> None:
     _, rows = mixed
     for start, end in ((0, 300), (300, 3300), (3300, 3600)):
         indextables.write(tmp_path / "t", pa.Table.from_pylist(rows[start:end]), mode="append")
@@ -116,7 +123,7 @@ def test_splits_with_terms_and_hashes_are_merged_into_the_kind_of_most_rows(mixe
         assert table.count(condition) == expected, condition
 
 
-def kinds_of_splits(table):
+def kinds_of_splits(table: Table) -> list[Any]:
     """The kind of the field of the column `c`, in each split."""
     store = open_store(table.url)
     mappings = (read_footer(store, path).mapping for path in table.files()["path"].to_pylist())

@@ -2,12 +2,15 @@
 
 import errno
 import logging
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import indextables
 from indextables.errors import IndexCacheError
 from indextables.read import split_reader as reader_module
+from indextables.table import Table
 
 ROWS = [{"id": i, "w": f"w{i % 7}", "t": f"some words {i}"} for i in range(200)]
 CONDITIONS = {
@@ -19,12 +22,12 @@ CONDITIONS = {
 
 
 @pytest.fixture(params=["a folder that cannot be made", "a full disk"])
-def table(request, tmp_path, monkeypatch):
+def table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
     reader_module._warn_of_cache.cache_clear()
     indextables.write(tmp_path / "t", ROWS, options={"indexing.typemap.t": "text"})
     if request.param == "a full disk":
 
-        def full(*_):
+        def full(*_: Any) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         for module in ("index.loader", "query.searcher"):
@@ -34,7 +37,9 @@ def table(request, tmp_path, monkeypatch):
     return indextables.open(tmp_path / "t", options={"cache.disk.path": str(tmp_path / "file" / "cache")})
 
 
-def test_plain_conditions_are_answered_from_rows_with_one_warning(table, caplog):
+def test_plain_conditions_are_answered_from_rows_with_one_warning(
+    table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         for condition, ids in CONDITIONS.items():
             assert table.scan(columns=["id"], where=condition)["id"].to_pylist() == ids
@@ -47,7 +52,7 @@ def test_plain_conditions_are_answered_from_rows_with_one_warning(table, caplog)
     assert "cache.disk.path" in warnings[0].message
 
 
-def test_a_search_says_what_it_lacks(table):
+def test_a_search_says_what_it_lacks(table: Table) -> None:
     for act in (lambda: table.search("words", field="t"), lambda: table.count("t INDEXQUERY 'words'")):
         with pytest.raises(IndexCacheError, match=r"cache.*cache\.disk\.path"):
             act()

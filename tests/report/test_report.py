@@ -3,6 +3,7 @@
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,20 +24,20 @@ class Checked(HTMLParser):
         self.open: list[str] = []
         self.text: list[str] = []
 
-    def handle_starttag(self, tag, attrs) -> None:
+    def handle_starttag(self, tag: Any, attrs: Any) -> None:
         assert not any(name in ("src", "href") for name, _ in attrs), (tag, attrs)
         assert tag not in ("script", "link", "img", "iframe")
         if tag not in self.VOID:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag, attrs) -> None:
+    def handle_startendtag(self, tag: Any, attrs: Any) -> None:
         self.handle_starttag(tag, attrs)
         self.open.pop()
 
-    def handle_endtag(self, tag) -> None:
+    def handle_endtag(self, tag: Any) -> None:
         assert self.open.pop() == tag
 
-    def handle_data(self, data) -> None:
+    def handle_data(self, data: Any) -> None:
         self.text.append(data)
 
 
@@ -105,7 +106,9 @@ def test_an_empty_table_and_a_good_one_have_a_page_too(tmp_path: Path) -> None:
     assert "There is nothing to show." in report_page(it.open(tmp_path))
 
 
-def test_the_program_writes_the_page(worn: it.Table, tmp_path: Path, capsys) -> None:
+def test_the_program_writes_the_page(
+    worn: it.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = tmp_path / "page.html"
     assert main(["report", worn.url, "--output", str(page)]) == 0
     assert capsys.readouterr().out == f"report\t{page}\n"

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from html import escape, unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ addEventListener('load', () => {
 </script>"""
 
 
-def looked_at(page: str, folder: Path, *flags: str) -> dict[int, dict]:
+def looked_at(page: str, folder: Path, *flags: str) -> dict[int, dict[str, Any]]:
     """What a browser shows of the page, by width; the browser must have nothing to complain about."""
     frames = "".join(
         f'<iframe srcdoc="{escape(page)}" style="width:{width}px;height:3000px;border:0"></iframe>'
@@ -112,17 +113,17 @@ def worn_page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def by_day(worn_page: str, tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict]:
+def by_day(worn_page: str, tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
     return looked_at(worn_page, tmp_path_factory.mktemp("day"))
 
 
-def test_nothing_is_wider_than_the_screen(by_day: dict[int, dict]) -> None:
+def test_nothing_is_wider_than_the_screen(by_day: dict[int, dict[str, Any]]) -> None:
     assert sorted(by_day) == sorted(WIDTHS)
     for width, seen in by_day.items():
         assert (seen["overflow"], seen["beyond"], seen["cut"]) == (0, [], []), width
 
 
-def test_charts_are_drawn(by_day: dict[int, dict]) -> None:
+def test_charts_are_drawn(by_day: dict[int, dict[str, Any]]) -> None:
     for width, seen in by_day.items():
         assert [section[0] for section in seen["sections"]] == [
             "next",
@@ -144,14 +145,16 @@ def test_charts_are_drawn(by_day: dict[int, dict]) -> None:
     assert by_day[390]["plots"][0][0] < by_day[1280]["plots"][0][0]
 
 
-def test_words_can_be_read(by_day: dict[int, dict]) -> None:
+def test_words_can_be_read(by_day: dict[int, dict[str, Any]]) -> None:
     for seen in by_day.values():
         assert (seen["pale"], seen["small"]) == ([], 0)
         assert seen["badge"] == "2 things to do"
         assert [command.split()[1] for command in seen["advice"]] == ["merge", "purge"]
 
 
-def test_a_dark_screen_gets_a_dark_page(worn_page: str, by_day: dict[int, dict], tmp_path: Path) -> None:
+def test_a_dark_screen_gets_a_dark_page(
+    worn_page: str, by_day: dict[int, dict[str, Any]], tmp_path: Path
+) -> None:
     by_night = looked_at(worn_page, tmp_path, "--force-dark-mode", "--blink-settings=preferredColorScheme=0")
     assert by_day[1280]["paper"] > 0.9
     for seen in by_night.values():

@@ -2,6 +2,7 @@
 
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,11 +11,11 @@ from indextables.errors import SchemaError
 from indextables.schema.conversion import cast_batch, cast_stream, storage_schema
 
 
-def batch(**columns):
+def batch(**columns: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def stored(array):
+def stored(array: Any) -> Any:
     held = batch(c=array)
     return cast_batch(held, storage_schema(held.schema)).column(0)
 
@@ -47,13 +48,13 @@ def stored(array):
     ],
     ids=lambda value: str(getattr(value, "type", "")),
 )
-def test_values_are_kept_in_slices_too(array, kept):
+def test_values_are_kept_in_slices_too(array: Any, kept: Any) -> None:
     assert stored(array).to_pylist() == kept
     padded = pa.concat_arrays([array, array, array]) if not pa.types.is_run_end_encoded(array.type) else array
     assert stored(padded.slice(1)).to_pylist() == padded.slice(1).to_pylist()
 
 
-def test_nested_slices_keep_their_own_values():
+def test_nested_slices_keep_their_own_values() -> None:
     array = pa.array(
         [[("a", 1)], [("b", 2), ("c", 3)], None, [("d", None)]], pa.map_(pa.large_string(), pa.uint8())
     )
@@ -74,19 +75,19 @@ def test_nested_slices_keep_their_own_values():
     ],
     ids=lambda value: str(value.type),
 )
-def test_what_would_be_rounded_or_overflow_is_refused_by_column(array):
+def test_what_would_be_rounded_or_overflow_is_refused_by_column(array: Any) -> None:
     with pytest.raises(SchemaError, match="column c"):
         stored(array)
 
 
-def test_columns_are_found_by_name_in_any_case_and_absent_ones_are_null():
+def test_columns_are_found_by_name_in_any_case_and_absent_ones_are_null() -> None:
     schema = pa.schema([("a", pa.int64()), ("B", pa.string()), ("c", pa.float64())])
     made = cast_batch(batch(b=["x"], A=pa.array([1], pa.int8())), schema)
     assert made.schema == schema
     assert made.to_pylist() == [{"a": 1, "B": "x", "c": None}]
 
 
-def test_a_column_that_the_table_lacks_is_refused():
+def test_a_column_that_the_table_lacks_is_refused() -> None:
     with pytest.raises(SchemaError, match="no column z"):
         cast_batch(batch(z=[1]), pa.schema([("a", pa.int64())]))
 
@@ -104,7 +105,7 @@ def test_a_column_that_the_table_lacks_is_refused():
     ],
     ids=str,
 )
-def test_a_type_that_does_not_fit_is_refused(array, arrow):
+def test_a_type_that_does_not_fit_is_refused(array: Any, arrow: Any) -> None:
     with pytest.raises(SchemaError, match="column c"):
         cast_batch(batch(c=array), pa.schema([("c", arrow)]))
 
@@ -117,13 +118,13 @@ def test_a_type_that_does_not_fit_is_refused(array, arrow):
     ],
     ids=["outer", "inner"],
 )
-def test_nulls_are_refused_where_there_must_be_none(schema):
+def test_nulls_are_refused_where_there_must_be_none(schema: Any) -> None:
     rows = pa.array([{"x": 1}, {"x": None}, None], pa.struct([("x", pa.int64())]))
     with pytest.raises(SchemaError, match="must not be null"):
         cast_batch(batch(c=rows), schema)
 
 
-def test_a_null_struct_is_no_null_of_its_fields():
+def test_a_null_struct_is_no_null_of_its_fields() -> None:
     schema = pa.schema([pa.field("c", pa.struct([pa.field("x", pa.int64(), nullable=False)]))])
     rows = pa.array([{"x": 1}, None], pa.struct([("x", pa.int64())]))
     assert cast_batch(batch(c=rows), schema).to_pylist() == [{"c": {"x": 1}}, {"c": None}]
@@ -132,7 +133,7 @@ def test_a_null_struct_is_no_null_of_its_fields():
         cast_batch(batch(c=pa.array([[None]], pa.list_(pa.int64()))), listed)
 
 
-def test_a_stream_is_cut_into_batches_of_bounded_size():
+def test_a_stream_is_cut_into_batches_of_bounded_size() -> None:
     wide = pa.array(["x" * 1000] * 1000, pa.large_string())
     schema = pa.schema([("c", pa.string())])
     made = list(cast_stream(iter([batch(c=wide), batch(c=wide.slice(0, 0))]), schema, rows=300, size=100_000))

@@ -1,12 +1,15 @@
 """Spark's schemas survive the way to Arrow and back, and Arrow's become Spark's."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
@@ -39,7 +42,7 @@ metadata = st.dictionaries(
 names = st.text('abcXYZ é.`"\\%', min_size=1, max_size=5)
 
 
-def fields(types):
+def fields(types: Any) -> SearchStrategy[Any]:
     one = st.builds(spark.StructField, names, types, st.booleans(), metadata)
     return st.lists(one, max_size=4, unique_by=lambda field: field.name.lower()).map(spark.StructType)
 
@@ -57,14 +60,14 @@ types = st.recursive(
 
 @settings(max_examples=200, deadline=None)
 @given(fields(types))
-def test_any_spark_schema_comes_back_from_arrow(schema):
+def test_any_spark_schema_comes_back_from_arrow(schema: Any) -> None:
     arrow = to_arrow(schema.json())
     assert json.loads(from_arrow(arrow)) == json.loads(schema.json())
     assert storage_schema(arrow).equals(arrow, check_metadata=True)
 
 
 @pytest.mark.parametrize("kind", SIMPLE, ids=lambda kind: kind.simpleString())
-def test_pyspark_reads_the_schema_that_comes_back(kind):
+def test_pyspark_reads_the_schema_that_comes_back(kind: Any) -> None:
     schema = spark.StructType(
         [spark.StructField("c", kind), spark.StructField("l", spark.ArrayType(kind, False))]
     )
@@ -73,14 +76,14 @@ def test_pyspark_reads_the_schema_that_comes_back(kind):
 
 
 @pytest.mark.parametrize("kind", SIMPLE, ids=lambda kind: kind.simpleString())
-def test_every_type_survives_a_parquet_file(kind, tmp_path):
+def test_every_type_survives_a_parquet_file(kind: Any, tmp_path: Path) -> None:
     arrow = to_arrow(spark.StructType([spark.StructField("c", kind, True, {"k": 1})]).json())
     pq.write_table(arrow.empty_table(), tmp_path / "t.parquet")
     read = pq.read_schema(tmp_path / "t.parquet")
     assert json.loads(from_arrow(read)) == json.loads(from_arrow(arrow))
 
 
-def test_the_schema_that_pyspark_hands_over_in_arrow_is_understood():
+def test_the_schema_that_pyspark_hands_over_in_arrow_is_understood() -> None:
     schema = spark.StructType(
         [
             spark.StructField(
@@ -129,7 +132,7 @@ def test_the_schema_that_pyspark_hands_over_in_arrow_is_understood():
     ],
     ids=str,
 )
-def test_other_arrow_types_become_the_next_spark_type(arrow, name):
+def test_other_arrow_types_become_the_next_spark_type(arrow: Any, name: str) -> None:
     assert json.loads(from_arrow(pa.schema([("c", arrow)])))["fields"][0]["type"] == name
 
 
@@ -142,7 +145,7 @@ def test_other_arrow_types_become_the_next_spark_type(arrow, name):
         pa.large_list_view(pa.int8()),
     ],
 )
-def test_every_kind_of_list_becomes_an_array(arrow):
+def test_every_kind_of_list_becomes_an_array(arrow: Any) -> None:
     made = json.loads(from_arrow(pa.schema([("c", arrow)])))["fields"][0]["type"]
     assert made == {"type": "array", "elementType": "byte", "containsNull": True}
 
@@ -159,7 +162,7 @@ def test_every_kind_of_list_becomes_an_array(arrow):
     ],
     ids=str,
 )
-def test_what_spark_cannot_hold_is_refused_by_name(arrow):
+def test_what_spark_cannot_hold_is_refused_by_name(arrow: Any) -> None:
     with pytest.raises(SchemaError, match="column seen"):
         from_arrow(pa.schema([("seen", arrow)]))
 
@@ -169,7 +172,7 @@ def test_what_spark_cannot_hold_is_refused_by_name(arrow):
     ['"interval"', '"decimal(39,0)"', '"decimal(3,4)"', '"object"', '"INT"', "7", '{"type":"array"}', '"time(12)"',
      '{"type":"udt","class":"org.example.Point","sqlType":"string"}'],
 )  # fmt: skip
-def test_an_unknown_type_is_refused_with_the_column(kind):
+def test_an_unknown_type_is_refused_with_the_column(kind: str) -> None:
     text = '{"type":"struct","fields":[{"name":"a","type":{"type":"array","elementType":%s,"containsNull":true}}]}'
     with pytest.raises(SchemaError, match=r"column a\.element"):
         to_arrow(text % kind)
@@ -179,12 +182,12 @@ def test_an_unknown_type_is_refused_with_the_column(kind):
     "text",
     ["", "{", "[]", '"string"', '{"type":"array"}', '{"type":"struct"}', '{"type":"struct","fields":[{}]}'],
 )
-def test_what_is_no_schema_is_refused(text):
+def test_what_is_no_schema_is_refused(text: str) -> None:
     with pytest.raises(SchemaError):
         to_arrow(text)
 
 
-def test_older_names_of_types_are_read():
+def test_older_names_of_types_are_read() -> None:
     schema = to_arrow(
         '{"type":"struct","fields":[{"name":"a","type":"null"},{"name":"b","type":"decimal","nullable":false}]}'
     )
@@ -192,7 +195,7 @@ def test_older_names_of_types_are_read():
     assert [field.nullable for field in schema] == [True, False]
 
 
-def test_a_collation_is_seen_wherever_it_is_written():
+def test_a_collation_is_seen_wherever_it_is_written() -> None:
     schema = to_arrow(
         spark.StructType(
             [
@@ -206,12 +209,12 @@ def test_a_collation_is_seen_wherever_it_is_written():
     assert is_collated(named.field("a"))
 
 
-def test_a_type_name_left_behind_by_a_cast_means_nothing():
+def test_a_type_name_left_behind_by_a_cast_means_nothing() -> None:
     held = pa.field("a", pa.int64(), metadata={b"indextables.type": b"varchar(5)"})
     assert json.loads(from_arrow(pa.schema([held])))["fields"][0]["type"] == "long"
 
 
-def test_field_metadata_that_is_no_object_is_refused():
+def test_field_metadata_that_is_no_object_is_refused() -> None:
     held = pa.field("a", pa.int64(), metadata={b"SPARK::metadata::json": b"[1]"})
     with pytest.raises(SchemaError, match="column a"):
         from_arrow(pa.schema([held]))

@@ -3,6 +3,7 @@
 import json
 import math
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ TEXTS = st.text(
 )
 
 
-def of(schema, *batches, partition=(), **options):
+def of(schema: Any, *batches: dict[Any, Any], partition: Any = (), **options: Any) -> Statistics:
     made = Statistics(schema, Options.parse({k.replace("_", "."): v for k, v in options.items()}), partition)
     for columns in batches:
         made.accumulate(pa.RecordBatch.from_pydict(columns, schema=schema))
@@ -27,7 +28,7 @@ def of(schema, *batches, partition=(), **options):
 
 
 @given(TEXTS, st.integers(1, 5), TEXTS)
-def test_a_cut_maximum_stays_an_upper_bound(text, length, tail):
+def test_a_cut_maximum_stays_an_upper_bound(text: Any, length: Any, tail: Any) -> None:
     upper = truncate_up(text, length)
     if upper is None:
         assert text[:length] == "\U0010ffff" * length
@@ -40,7 +41,7 @@ def test_a_cut_maximum_stays_an_upper_bound(text, length, tail):
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.one_of(st.none(), TEXTS), max_size=4), min_size=1, max_size=3), st.integers(1, 4))
-def test_bounds_of_strings_hold_every_value(batches, length):
+def test_bounds_of_strings_hold_every_value(batches: Any, length: Any) -> None:
     schema = pa.schema([("t", pa.string())])
     low, high, stats = of(schema, *({"t": b} for b in batches), stats_truncation_maxLength=length).texts()
     values = [v for b in batches for v in b if v is not None]
@@ -55,7 +56,7 @@ def test_bounds_of_strings_hold_every_value(batches, length):
     assert not values or "t" in high or any(v.startswith("\U0010ffff" * length) for v in values)
 
 
-def test_each_type_has_its_texts():
+def test_each_type_has_its_texts() -> None:
     schema = pa.schema(
         [("i", pa.int8()), ("d", pa.decimal128(38, 2)), ("b", pa.bool_()), ("day", pa.date32()),
          ("ts", pa.timestamp("us", "UTC")), ("local", pa.timestamp("us")), ("x", pa.binary()), ("s", pa.struct([("a", pa.int8())]))]
@@ -95,7 +96,7 @@ def test_each_type_has_its_texts():
     ],
 )
 @pytest.mark.parametrize("arrow", [pa.float32(), pa.float64()])
-def test_nan_is_greatest_and_both_zeros_are_within(values, low, high, arrow):
+def test_nan_is_greatest_and_both_zeros_are_within(values: Any, low: str, high: str, arrow: Any) -> None:
     schema = pa.schema([("f", arrow)])
     whole = of(schema, {"f": values}).texts()
     assert (whole.min_values, whole.max_values) == ({"f": low}, {"f": high})
@@ -103,7 +104,7 @@ def test_nan_is_greatest_and_both_zeros_are_within(values, low, high, arrow):
     assert one_by_one == whole
 
 
-def test_columns_that_are_null_throughout_and_no_rows_have_no_bounds():
+def test_columns_that_are_null_throughout_and_no_rows_have_no_bounds() -> None:
     schema = pa.schema([("a", pa.int64()), ("f", pa.float64())])
     assert of(schema, {"a": [None], "f": [None]}).texts() == (
         {},
@@ -137,23 +138,23 @@ ROW = {"x": [b""], "a": [1], "p": [2], "b": ["s"], "c": [3], "y": [b""]}
         ({"dataSkippingStatsColumns": "p"}, "p", "p"),
     ],
 )
-def test_the_options_choose_the_columns(options, bounded, counted):
+def test_the_options_choose_the_columns(options: Any, bounded: str, counted: str) -> None:
     made = of(MANY, ROW, partition=["p"], **options).texts()
     assert "".join(made.min_values) == bounded == "".join(made.max_values)
     assert "".join(json.loads(made.stats)["nullCount"]) == counted
 
 
-def test_32_columns_have_bounds_by_default():
+def test_32_columns_have_bounds_by_default() -> None:
     schema = pa.schema([(f"c{n}", pa.int64()) for n in range(40)])
     assert len(of(schema, {f"c{n}": [n] for n in range(40)}).texts().min_values) == 32
 
 
-def test_an_unknown_column_in_the_option_is_refused():
+def test_an_unknown_column_in_the_option_is_refused() -> None:
     with pytest.raises(OptionError, match="names the column nope"):
         of(MANY, dataSkippingStatsColumns="a,nope")
 
 
-def test_partition_columns_are_never_cut_and_cutting_can_be_turned_off():
+def test_partition_columns_are_never_cut_and_cutting_can_be_turned_off() -> None:
     schema = pa.schema([("p", pa.string()), ("t", pa.string())])
     long = {"p": ["p" * 50], "t": ["t" * 50]}
     made = of(schema, long, partition=["p"], dataSkippingStatsColumns="p,t").texts()
@@ -162,7 +163,7 @@ def test_partition_columns_are_never_cut_and_cutting_can_be_turned_off():
     assert of(schema, long, stats_truncation_enabled="false").texts().max_values["t"] == "t" * 50
 
 
-def test_strings_with_a_collation_have_no_bounds():
+def test_strings_with_a_collation_have_no_bounds() -> None:
     collated = pa.field("t", pa.string(), metadata={b"indextables.type": b"string collate UTF8_LCASE"})
     made = of(pa.schema([collated]), {"t": ["a", None]}).texts()
     assert made == ({}, {}, '{"numRecords":2,"nullCount":{"t":1}}')
@@ -178,13 +179,13 @@ rows = st.fixed_dictionaries(
 )
 
 
-def columns(made):
+def columns(made: Any) -> dict[Any, Any]:
     return {name: [row[name] for row in made] for name in SMALL.names}
 
 
 @settings(deadline=None)
 @given(st.lists(st.lists(rows, max_size=4), min_size=1, max_size=3))
-def test_merging_statistics_or_their_texts_is_as_good_as_taking_all_rows(parts):
+def test_merging_statistics_or_their_texts_is_as_good_as_taking_all_rows(parts: Any) -> None:
     option = {"stats_truncation_maxLength": 2}
     whole = of(SMALL, *map(columns, parts), **option).texts()
     single = [of(SMALL, columns(part), **option) for part in parts]
@@ -196,7 +197,7 @@ def test_merging_statistics_or_their_texts_is_as_good_as_taking_all_rows(parts):
     assert merge_statistics(texts, SMALL) == whole
 
 
-def test_what_one_file_does_not_say_the_merged_one_does_not_either():
+def test_what_one_file_does_not_say_the_merged_one_does_not_either() -> None:
     said = FileStatistics(*of(SMALL, {"i": [1], "f": [1.0], "t": ["a"]}).texts(), trusted=True)
     silent = FileStatistics({"i": "5"}, {"i": "7"}, '{"numRecords":1,"nullCount":{"i":0}}', trusted=True)
     made = merge_statistics([said, silent], SMALL)
@@ -207,18 +208,18 @@ def test_what_one_file_does_not_say_the_merged_one_does_not_either():
     assert merge_statistics([], SMALL) == ({}, {}, None)
 
 
-def test_a_file_of_nulls_takes_no_bounds_away():
+def test_a_file_of_nulls_takes_no_bounds_away() -> None:
     said = FileStatistics(*of(SMALL, {"i": [1], "f": [1.0], "t": ["a"]}).texts(), trusted=True)
     nulls = FileStatistics(*of(SMALL, {"i": [None], "f": [None], "t": [None]}).texts(), trusted=True)
     assert merge_statistics([nulls, said], SMALL)[:2] == said[:2]
 
 
-def test_bounds_read_back_as_values_of_the_column():
+def test_bounds_read_back_as_values_of_the_column() -> None:
     low, high, _ = of(SMALL, {"i": [10, 9], "f": [math.nan, 2.5], "t": ["b", "a"]}).texts()
     assert parse_values(pa.array([low["i"], high["i"]]), pa.int64()).values.to_pylist() == [9, 10]
 
 
-def test_a_length_of_zero_leaves_out_the_bounds_of_texts():
+def test_a_length_of_zero_leaves_out_the_bounds_of_texts() -> None:
     schema = pa.schema([("t", pa.string()), ("n", pa.int64()), ("p", pa.string())])
     made = of(schema, {"t": ["a"], "n": [1], "p": ["x"]}, partition=["p"], stats_truncation_maxLength=0)
     low, high, stats = made.texts()

@@ -2,6 +2,7 @@
 
 import decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -56,12 +57,12 @@ TYPES = {
 }
 
 
-def test_every_kind_has_a_record_and_a_type():
+def test_every_kind_has_a_record_and_a_type() -> None:
     assert set(TYPE_INFO) == set(TypeKind) == set(TYPES.values())
 
 
 @pytest.mark.parametrize(("arrow", "kind"), TYPES.items(), ids=str)
-def test_every_arrow_type_has_its_kind(arrow, kind):
+def test_every_arrow_type_has_its_kind(arrow: Any, kind: Any) -> None:
     assert kind_of(arrow) is kind
     assert info_of(arrow) is TYPE_INFO[kind]
     assert sql_name(arrow)
@@ -109,19 +110,19 @@ def test_child_fields_are_replaced_in_stored_types_only() -> None:
 
 
 @pytest.mark.parametrize("arrow", [each for each in TYPES if index_type(each) == "i64"], ids=str)
-def test_types_of_integer_fields_have_an_integer_form(arrow):
+def test_types_of_integer_fields_have_an_integer_form(arrow: Any) -> None:
     values = pa.array([None, None], arrow)
     assert integer_values(values).type == pa.int64()
 
 
 @pytest.mark.parametrize("arrow", [each for each in TYPES if is_int64_ordered(each)], ids=str)
-def test_int64_order_is_the_order_of_values(arrow):
+def test_int64_order_is_the_order_of_values(arrow: Any) -> None:
     numbers = pa.array([3, 1, 2], pa.int32() if arrow == pa.date32() else pa.int64())
     values = numbers.cast(arrow)
     assert pa.compute.sort_indices(values).equals(pa.compute.sort_indices(numbers))
 
 
-def test_sums_and_averages_have_the_types_of_spark():
+def test_sums_and_averages_have_the_types_of_spark() -> None:
     assert sum_type(pa.int8()) == pa.int64()
     assert sum_type(pa.float32()) == pa.float64()
     assert sum_type(pa.decimal128(10, 2)) == pa.decimal128(20, 2)
@@ -131,7 +132,7 @@ def test_sums_and_averages_have_the_types_of_spark():
     assert sum_type(pa.string()) is average_type(pa.date32()) is None
 
 
-def test_decimals_beyond_64_bits_have_no_exact_field():
+def test_decimals_beyond_64_bits_have_no_exact_field() -> None:
     assert index_type(pa.decimal128(18, 0)) == "i64"
     assert index_type(pa.decimal128(19, 0)) is None
     widest = pa.array([decimal.Decimal(10**18 - 1)], pa.decimal128(18, 0))

@@ -3,6 +3,7 @@
 import math
 from datetime import date, datetime
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,7 @@ KINDS = {
 }
 
 
-def array_of(values, arrow):
+def array_of(values: Any, arrow: Any) -> pa.Array:
     if pa.types.is_date(arrow):
         return pa.array(values, pa.int32()).cast(arrow)
     if pa.types.is_temporal(arrow):
@@ -50,10 +51,10 @@ def array_of(values, arrow):
 
 @pytest.mark.parametrize("partition", [False, True])
 @pytest.mark.parametrize("arrow", list(KINDS), ids=str)
-def test_every_value_comes_back_from_its_text(arrow, partition):
+def test_every_value_comes_back_from_its_text(arrow: Any, partition: bool) -> None:
     @settings(max_examples=40, deadline=None)
     @given(st.lists(st.one_of(st.none(), KINDS[arrow]), max_size=6))
-    def check(values):
+    def check(values: Any) -> None:
         array = array_of(values, arrow)
         texts = format_values(array, partition=partition)
         back = parse_values(texts, arrow, partition=partition)
@@ -65,26 +66,26 @@ def test_every_value_comes_back_from_its_text(arrow, partition):
     check()
 
 
-def test_nan_and_the_infinities_have_one_text_each():
+def test_nan_and_the_infinities_have_one_text_each() -> None:
     texts = format_values(pa.array([math.nan, math.inf, -math.inf, -0.0, 100.0, 1e20]))
     assert texts.to_pylist() == ["NaN", "inf", "-inf", "-0.0", "100.0", "1e+20"]
     assert math.isnan(parse_values(texts, pa.float64()).values[0].as_py())
 
 
 @pytest.mark.parametrize("text", ["NaN", "nan"])
-def test_nan_is_read_in_both_spellings(text):
+def test_nan_is_read_in_both_spellings(text: str) -> None:
     assert math.isnan(parse_values(pa.array([text]), pa.float32()).values[0].as_py())
 
 
 @pytest.mark.parametrize(
     ("text", "number"), [("Infinity", math.inf), ("-Infinity", -math.inf), ("1.0E20", 1e20), ("100", 100.0)]
 )
-def test_doubles_of_java_and_rust_are_read(text, number):
+def test_doubles_of_java_and_rust_are_read(text: str, number: Any) -> None:
     assert parse_values(pa.array([text]), pa.float64()).values.to_pylist() == [number]
 
 
 @pytest.mark.parametrize("text", ["0.1", "0.10000000149011612"])
-def test_a_float_is_read_the_same_from_its_own_text_and_from_that_of_its_double(text):
+def test_a_float_is_read_the_same_from_its_own_text_and_from_that_of_its_double(text: str) -> None:
     assert parse_values(pa.array([text]), pa.float32()).values.to_pylist() == [float(np.float32(0.1))]
 
 
@@ -101,7 +102,7 @@ def test_a_float_is_read_the_same_from_its_own_text_and_from_that_of_its_double(
         ("0001-01-01", date(1, 1, 1)),
     ],
 )
-def test_dates_are_read_as_iso_or_as_a_count_of_any_unit(text, day):
+def test_dates_are_read_as_iso_or_as_a_count_of_any_unit(text: str, day: Any) -> None:
     found = parse_values(pa.array([text, "x"]), pa.date32())
     assert found.values.to_pylist() == [day, None]
     assert found.unreadable.tolist() == [False, True]
@@ -111,7 +112,7 @@ def test_dates_are_read_as_iso_or_as_a_count_of_any_unit(text, day):
     "text",
     ["20260322", "86400000000", "2024-02-30", "2024-1-1", "", "1704067200000001", "99999999999999999999"],
 )
-def test_a_date_that_could_mean_two_things_or_nothing_is_not_read(text):
+def test_a_date_that_could_mean_two_things_or_nothing_is_not_read(text: str) -> None:
     found = parse_values(pa.array([text]), pa.date32())
     assert found.values.to_pylist() == [None]
     assert found.unreadable.tolist() == [True]
@@ -132,18 +133,18 @@ def test_a_date_that_could_mean_two_things_or_nothing_is_not_read(text):
         ("-0001-01-01", -62_198_755_200_000_000),
     ],
 )
-def test_timestamps_are_read_as_microseconds_or_iso(text, micros):
+def test_timestamps_are_read_as_microseconds_or_iso(text: str, micros: int) -> None:
     found = parse_values(pa.array([text, "noon"]), pa.timestamp("us", "UTC"))
     assert found.values.cast(pa.int64()).to_pylist() == [micros, None]
     assert found.unreadable.tolist() == [False, True]
 
 
-def test_a_zone_is_not_read_where_the_type_has_none():
+def test_a_zone_is_not_read_where_the_type_has_none() -> None:
     found = parse_values(pa.array(["2024-01-01T10:00:00Z", "+10000-01-01T10:00:00Z"]), pa.timestamp("us"))
     assert found.unreadable.all()
 
 
-def test_the_null_partition_is_null_only_in_partitions():
+def test_the_null_partition_is_null_only_in_partitions() -> None:
     texts = pa.array([NULL_PARTITION, None])
     assert parse_values(texts, pa.int32(), partition=True).unreadable.tolist() == [False, False]
     assert parse_values(texts, pa.string(), partition=True).values.to_pylist() == [None, None]
@@ -157,14 +158,14 @@ def test_the_null_partition_is_null_only_in_partitions():
     [("ten", pa.int64()), ("300", pa.int8()), ("1.5", pa.int32()), ("yes", pa.bool_()), ("1.234", pa.decimal128(5, 2)),
      ("25:00:00", pa.time64("us")), ("99999999999999999999", pa.int64()), ("x", pa.duration("us")), ("x", pa.binary())],
 )  # fmt: skip
-def test_an_unreadable_text_is_reported_and_spoils_no_other(text, arrow):
+def test_an_unreadable_text_is_reported_and_spoils_no_other(text: str, arrow: Any) -> None:
     good = {pa.bool_(): "true", pa.time64("us"): "10:00:00", pa.binary(): None}.get(arrow, "1")
     found = parse_values(pa.array([good, text, None, good] * 3), arrow)
     assert found.unreadable.tolist() == [False, True, False, False] * 3
     assert found.values.null_count == (12 if good is None else 6)
 
 
-def test_texts_of_partition_times_sort_as_times():
+def test_texts_of_partition_times_sort_as_times() -> None:
     times = pa.array([0, 1, 500_000, 1_000_000, 1_700_000_000_000_000]).cast(pa.timestamp("us", "UTC"))
     texts = format_values(times, partition=True).to_pylist()
     assert texts == sorted(texts)
@@ -172,7 +173,7 @@ def test_texts_of_partition_times_sort_as_times():
 
 
 @given(st.dates())
-def test_the_calendar_agrees_with_python(day):
+def test_the_calendar_agrees_with_python(day: Any) -> None:
     days = day.toordinal() - 719_163
     assert days_from_civil(day.year, day.month, day.day) == days
     assert civil_from_days(days) == (day.year, day.month, day.day)
@@ -181,19 +182,19 @@ def test_the_calendar_agrees_with_python(day):
 
 
 @given(st.datetimes())
-def test_times_agree_with_python(time):
+def test_times_agree_with_python(time: Any) -> None:
     micros = (time - datetime(1970, 1, 1)) // datetime.resolution  # noqa: DTZ001
     assert parse_timestamp(time.isoformat(), zoned=False) == micros
     assert parse_timestamp(time.isoformat(" ") + "-00:30", zoned=True) == micros + 1_800_000_000
 
 
 @pytest.mark.parametrize("text", ["2024-13-01", "2024-02-30", "1900-02-29", "24-01-01", "2024-01-01x"])
-def test_what_is_no_date_is_none(text):
+def test_what_is_no_date_is_none(text: str) -> None:
     assert parse_date(text) is None
 
 
 @pytest.mark.parametrize(
     "text", ["2024-01-01 24:00:00", "2024-01-01 10:60", "2024-01-01 1:00", "2024-02-30 10:00"]
 )
-def test_what_is_no_time_is_none(text):
+def test_what_is_no_time_is_none(text: str) -> None:
     assert parse_timestamp(text, zoned=True) is None

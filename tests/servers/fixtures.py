@@ -10,6 +10,7 @@ from indextables.options import Options
 from indextables.store import Store, open_store
 from tests.servers import azure, hdfs, s3
 from tests.servers.proxy import Proxy, google_to_s3, ignore_conditions, proxy, s3_to_google
+from tests.servers.s3 import S3Server
 
 StoreUrl = Callable[[str], tuple[str, dict[str, str]]]
 
@@ -23,19 +24,19 @@ KINDS = [
 
 
 @pytest.fixture(scope="session")
-def moto_server(tmp_path_factory) -> Iterator[s3.S3Server]:
+def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3.S3Server]:
     with s3.moto(tmp_path_factory.mktemp("moto")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def seaweed_server(tmp_path_factory) -> Iterator[s3.S3Server]:
+def seaweed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3.S3Server]:
     with s3.seaweed(tmp_path_factory.mktemp("seaweed"), s3.USERS) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def azurite_server(tmp_path_factory) -> Iterator[azure.AzureServer]:
+def azurite_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[azure.AzureServer]:
     if (reason := azure.missing()) is not None:
         pytest.skip(reason)
     with azure.azurite(tmp_path_factory.mktemp("azurite")) as server:
@@ -43,27 +44,27 @@ def azurite_server(tmp_path_factory) -> Iterator[azure.AzureServer]:
 
 
 @pytest.fixture(scope="session")
-def hdfs_server(tmp_path_factory) -> Iterator[hdfs.HdfsServer]:
+def hdfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[hdfs.HdfsServer]:
     with hdfs.mini_cluster(tmp_path_factory.mktemp("hdfs")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def gcs_proxy(moto_server) -> Iterator[Proxy]:
+def gcs_proxy(moto_server: S3Server) -> Iterator[Proxy]:
     """Google's protocol in front of moto: it tests our side and the client's, not Google's."""
     with proxy(moto_server.port, google_to_s3, s3_to_google) as made:
         yield made
 
 
 @pytest.fixture
-def faulty_s3(moto_server) -> Iterator[Proxy]:
+def faulty_s3(moto_server: S3Server) -> Iterator[Proxy]:
     """moto behind a proxy that fails on demand."""
     with proxy(moto_server.port) as made:
         yield made
 
 
 @pytest.fixture
-def careless_s3(moto_server) -> Iterator[Proxy]:
+def careless_s3(moto_server: S3Server) -> Iterator[Proxy]:
     """An S3 server that ignores If-None-Match."""
     with proxy(moto_server.port, ignore_conditions) as made:
         yield made

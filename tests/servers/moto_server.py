@@ -24,12 +24,16 @@ class AtomicConditions:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] not in {"PUT", "POST"} or not any(map(environ.get, _CONDITIONS)):
-            return self._application(environ, start_response)
+            return self._answer(environ, start_response)
         if length := int(environ.get("CONTENT_LENGTH") or 0):
             # A client that stops in the middle must not hold up the others.
             environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(length))
         with self._lock:
-            return self._application(environ, start_response)
+            return self._answer(environ, start_response)
+
+    def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        result: Iterable[bytes] = self._application(environ, start_response)
+        return result
 
 
 if __name__ == "__main__":

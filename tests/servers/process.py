@@ -6,16 +6,20 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        result: int = probe.getsockname()[1]
+        return result
 
 
 @contextlib.contextmanager
-def running(command: Sequence[str], port: int, log: Path, *, patience: float = 60, **popen) -> Iterator[int]:
+def running(
+    command: Sequence[str], port: int, log: Path, *, patience: float = 60, **popen: Any
+) -> Iterator[int]:
     """Run a server until the block ends; wait until it takes connections."""
     with (
         log.open("wb") as output,

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests import ROOT
 from tests.servers.process import free_port, running
@@ -58,7 +59,7 @@ class S3Server:
         """What opens a store with the keys of a user."""
         return {**self.options(), "aws.accessKey": key.name, "aws.secretKey": key.secret}
 
-    def client(self):
+    def client(self) -> Any:
         """An independent client, to see what is really there."""
         import boto3  # noqa: PLC0415 - slow, and most test runs do without
 

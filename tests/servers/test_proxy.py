@@ -3,6 +3,8 @@
 import gc
 import socket
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,7 @@ from tests.servers.proxy import Fault, proxy
 
 
 @pytest.fixture
-def silent_server():
+def silent_server() -> Iterator[Any]:
     """A server that takes connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=128) as server:
         yield server.getsockname()[1]
@@ -18,7 +20,9 @@ def silent_server():
 
 # A socket that is left open is a warning, and a warning is an error.
 @pytest.mark.parametrize("fault", [None, Fault.HANG_AFTER, Fault.DENIED])
-def test_a_proxy_that_ends_while_clients_connect_leaves_nothing_behind(silent_server, fault):
+def test_a_proxy_that_ends_while_clients_connect_leaves_nothing_behind(
+    silent_server: Any, fault: Any
+) -> None:
     def connect(port: int) -> None:
         for _ in range(20):
             try:

@@ -317,7 +317,7 @@ class Oracle(Watcher):
         self, version: int, operation: "Operation | None", actions: list[dict[str, Any]]
     ) -> VersionRecord:
         before = self.truth[-1] if self.truth else None
-        info = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
+        info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
         record = VersionRecord(
             version,
             operation,

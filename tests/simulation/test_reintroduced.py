@@ -1,5 +1,9 @@
 """Bugs of the past, put back one at a time: the simulator finds each of them."""
 
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
 import pytest
 
 from tests.simulation.batches import first_failure, run_range, workers
@@ -12,7 +16,7 @@ MOST = 20_000
 
 
 @pytest.fixture(scope="module")
-def pool():
+def pool() -> Iterator[ProcessPoolExecutor]:
     with workers() as pool:
         yield pool
 
@@ -20,7 +24,7 @@ def pool():
 @pytest.mark.parametrize(
     "name", [name for name, bug in BUGS.items() if bug.found_at is not None and bug.found_at < QUICK]
 )
-def test_a_bug_that_is_put_back_is_found_at_once(pool, name):
+def test_a_bug_that_is_put_back_is_found_at_once(pool: ProcessPoolExecutor, name: Any) -> None:
     seed = BUGS[name].found_at
     assert seed is not None
     found = run_range(seed, seed + 1, name)
@@ -30,7 +34,7 @@ def test_a_bug_that_is_put_back_is_found_at_once(pool, name):
 
 
 @pytest.mark.parametrize("name", list(BUGS))
-def test_a_bug_can_be_put_back_into_the_code_of_today(name):
+def test_a_bug_can_be_put_back_into_the_code_of_today(name: Any) -> None:
     with installed() as patch:
         BUGS[name].put_back(patch)
 
@@ -38,7 +42,7 @@ def test_a_bug_can_be_put_back_into_the_code_of_today(name):
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", list(BUGS))
-def test_a_bug_that_is_put_back_is_found_within_20000_seeds(pool, name):
+def test_a_bug_that_is_put_back_is_found_within_20000_seeds(pool: ProcessPoolExecutor, name: Any) -> None:
     found = first_failure(pool, 0, MOST, bug=name)
     assert found is not None, f"{BUGS[name].description} No seed below {MOST} finds that"
     print(f"{name}: seed {found.seed}: {found.violation}")  # noqa: T201

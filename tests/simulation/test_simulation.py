@@ -3,6 +3,8 @@
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
@@ -18,28 +20,30 @@ STREAM_SEEDS = 300
 
 
 @pytest.fixture(scope="module")
-def pool():
+def pool() -> Iterator[ProcessPoolExecutor]:
     with workers() as pool:
         yield pool
 
 
-def test_two_thousand_seeds_keep_every_invariant(request, pool):
+def test_two_thousand_seeds_keep_every_invariant(
+    request: pytest.FixtureRequest, pool: ProcessPoolExecutor
+) -> None:
     seed = request.config.getoption("seed", None)
     found = first_failure(pool, 0, SEEDS) if seed is None else run_range(seed, seed + 1)
     assert found is None, f"{found}\nreplay: python -m pytest tests/simulation --seed {found.seed}"
 
 
-def test_streams_lose_and_double_nothing_beside_other_operations(pool):
+def test_streams_lose_and_double_nothing_beside_other_operations(pool: ProcessPoolExecutor) -> None:
     found = first_failure(pool, STREAM_START, STREAM_START + STREAM_SEEDS, streams=True)
     assert found is None, str(found)
 
 
-def test_seeds_with_real_splits_keep_every_invariant(pool):
+def test_seeds_with_real_splits_keep_every_invariant(pool: ProcessPoolExecutor) -> None:
     found = first_failure(pool, 100_000, 100_000 + REAL_SEEDS, real_splits=True)
     assert found is None, str(found)
 
 
-def test_a_seed_has_the_same_history_in_every_process():
+def test_a_seed_has_the_same_history_in_every_process() -> None:
     seeds = (3, 4, 5)
     with installed():
         expected = "\n".join(line for seed in seeds for line in run(seed).history)
@@ -60,7 +64,7 @@ def test_a_seed_has_the_same_history_in_every_process():
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_new_seeds_keep_every_invariant_for_as_long_as_asked(pool):
+def test_new_seeds_keep_every_invariant_for_as_long_as_asked(pool: ProcessPoolExecutor) -> None:
     """Each run takes other seeds: those of its start's second."""
     first = int(time.time()) * 1000
     found, ran = until(pool, first, SOAK_SECONDS)
@@ -70,7 +74,7 @@ def test_new_seeds_keep_every_invariant_for_as_long_as_asked(pool):
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_new_seeds_with_streams_for_as_long_as_asked(pool):
+def test_new_seeds_with_streams_for_as_long_as_asked(pool: ProcessPoolExecutor) -> None:
     first = int(time.time()) * 1000
     found, ran = until(pool, first, SOAK_SECONDS, streams=True)
     print(f"{ran} seeds from {first} on")  # noqa: T201

@@ -4,6 +4,7 @@ import base64
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,12 +25,12 @@ LAKE = next(
 )
 
 
-def expected(kind: str) -> dict:
+def expected(kind: str) -> dict[str, Any]:
     """The answers of Spark for a kind of tables; no tables where the fixtures are absent."""
     return json.loads((LAKE / kind / "expected.json").read_text()) if LAKE else {"tables": []}
 
 
-def tables(kind: str) -> list:
+def tables(kind: str) -> list[Any]:
     """A test parameter for each fixture table, or one that is skipped."""
     found = [pytest.param(table, id=table["name"]) for table in expected(kind)["tables"]]
     return found or [
@@ -37,11 +38,11 @@ def tables(kind: str) -> list:
     ]
 
 
-def sort_key(value) -> str:
+def sort_key(value: Any) -> str:
     return json.dumps(value, ensure_ascii=True, sort_keys=True)
 
 
-def encode(array: pa.Array) -> list:
+def encode(array: pa.Array) -> list[Any]:
     """Values as the answers have them."""
     kind = array.type
     if pa.types.is_struct(kind):
@@ -62,7 +63,7 @@ def encode(array: pa.Array) -> list:
     return [None if value is None else _plain(value, kind) for value in array.to_pylist()]
 
 
-def _encode_list(array: pa.Array, row: int) -> list:
+def _encode_list(array: pa.Array, row: int) -> list[Any]:
     start, end = np.asarray(array.slice(row, 1).offsets)
     if pa.types.is_map(array.type):
         keys = encode(array.keys.slice(start, end - start))
@@ -71,7 +72,7 @@ def _encode_list(array: pa.Array, row: int) -> list:
     return encode(array.values.slice(start, end - start))
 
 
-def _plain(value, kind: pa.DataType):
+def _plain(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_floating(kind):
         if math.isnan(value):
             return "NaN"
@@ -84,10 +85,10 @@ def _plain(value, kind: pa.DataType):
     return value
 
 
-def rows_of(snapshot: SourceSnapshot, *, by_position: bool = False, batch_rows: int = 7) -> list:
+def rows_of(snapshot: SourceSnapshot, *, by_position: bool = False, batch_rows: int = 7) -> list[Any]:
     """All rows of a snapshot in the encoding of the answers, sorted as they are."""
     reader = SourceReader(snapshot)
-    rows = []
+    rows: list[Any] = []
     for file in snapshot.files:
         positions = np.arange(reader.open(file).num_rows) if by_position else None
         for batch in reader.read(file, positions=positions, batch_rows=batch_rows):
@@ -97,11 +98,12 @@ def rows_of(snapshot: SourceSnapshot, *, by_position: bool = False, batch_rows: 
     return sorted(rows, key=sort_key)
 
 
-def spark_schema(snapshot: SourceSnapshot) -> dict:
-    return json.loads(from_arrow(snapshot.schema))
+def spark_schema(snapshot: SourceSnapshot) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(from_arrow(snapshot.schema))
+    return result
 
 
-def without_delta_metadata(schema):
+def without_delta_metadata(schema: Any) -> Any:
     """A schema of Spark without the metadata that Delta keeps for itself, of which Spark shows some."""
     if isinstance(schema, dict):
         return {
@@ -112,7 +114,7 @@ def without_delta_metadata(schema):
     return [without_delta_metadata(value) for value in schema] if isinstance(schema, list) else schema
 
 
-def check_answer(snapshot: SourceSnapshot, answer: dict, label: str) -> None:
+def check_answer(snapshot: SourceSnapshot, answer: dict[str, Any], label: str) -> None:
     """A snapshot has the schema, the rows and the count that Spark answered, by scan and by position."""
     assert spark_schema(snapshot) == without_delta_metadata(answer["schema"]), label
     rows = rows_of(snapshot)

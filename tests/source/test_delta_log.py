@@ -6,6 +6,8 @@ import json
 import os
 import pickle
 import zlib
+from pathlib import Path
+from typing import Any
 
 import deltalake
 import numpy as np
@@ -22,12 +24,13 @@ from indextables.errors import (
 from indextables.source import SourceReader, open_source
 from indextables.source.deletion_bitmap import read_bitmap, read_framed
 from indextables.source.delta.table import _B85, _Z85
+from indextables.source.snapshot import SourceSnapshot
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "text": [f"row {i}" for i in range(10)]})
 MAGIC = (1_681_511_377).to_bytes(4, "little")
 
 
-def bitmap(positions) -> bytes:
+def bitmap(positions: list[Any]) -> bytes:
     """Positions below 65536 as an array container."""
     body = (12_346).to_bytes(4, "little") + (1).to_bytes(4, "little")
     body += (
@@ -46,19 +49,19 @@ def z85(data: bytes) -> str:
     return base64.b85encode(data).decode().translate(str.maketrans(_B85, _Z85))
 
 
-def commit(folder, version: int, *actions: dict) -> None:
+def commit(folder: Path, version: int, *actions: dict[str, Any]) -> None:
     text = "\n".join(json.dumps(action) for action in actions)
     (folder / "_delta_log" / f"{version:020}.json").write_text(text + "\n")
 
 
-def plain_table(folder) -> dict:
+def plain_table(folder: Path) -> dict[str, Any]:
     """A table of one file; its add action."""
     deltalake.write_deltalake(str(folder), ROWS)
     lines = (folder / "_delta_log" / f"{0:020}.json").read_text().splitlines()
     return next(action["add"] for line in lines if "add" in (action := json.loads(line)))
 
 
-def with_vector(folder, vector: dict):
+def with_vector(folder: Path, vector: dict[str, Any]) -> SourceSnapshot:
     """The table, with a deletion vector on its file."""
     add = plain_table(folder)
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"]}
@@ -67,14 +70,14 @@ def with_vector(folder, vector: dict):
     return open_source("delta", str(folder))
 
 
-def ids(snapshot) -> list[int]:
+def ids(snapshot: Any) -> list[int]:
     reader = SourceReader(snapshot)
     return [
         i for file in snapshot.files for batch in reader.read(file, ["id"]) for i in batch["id"].to_pylist()
     ]
 
 
-def test_an_inline_deletion_vector_hides_rows(tmp_path):
+def test_an_inline_deletion_vector_hides_rows(tmp_path: Path) -> None:
     data = bitmap([1, 4, 9])
     snapshot = with_vector(
         tmp_path,
@@ -104,7 +107,7 @@ def test_an_inline_deletion_vector_hides_rows(tmp_path):
         (lambda data: framed(b"nonsense" * 4), "is no deletion vector"),
     ],
 )
-def test_a_damaged_deletion_vector_is_refused(tmp_path, change, problem):
+def test_a_damaged_deletion_vector_is_refused(tmp_path: Path, change: Any, problem: str) -> None:
     whole = framed(bitmap([1, 4, 9]))
     data = change(whole)
     (tmp_path / "dv.bin").write_bytes(b"\x01" + data)
@@ -118,7 +121,7 @@ def test_a_damaged_deletion_vector_is_refused(tmp_path, change, problem):
         ids(snapshot)
 
 
-def test_bitmaps_of_every_container():
+def test_bitmaps_of_every_container() -> None:
     """Arrays, bitmaps and runs, in two bitmaps of 32 bits; written by hand as Roaring's format says."""
     array = [3, 70_000]
     bits = list(range(0, 20_000, 2))
@@ -150,7 +153,9 @@ def test_bitmaps_of_every_container():
         ),
     ],
 )
-def test_an_unknown_feature_is_refused_by_name(tmp_path, protocol, feature):
+def test_an_unknown_feature_is_refused_by_name(
+    tmp_path: Path, protocol: dict[str, Any], feature: str
+) -> None:
     plain_table(tmp_path)
     commit(tmp_path, 1, {"protocol": protocol})
     with pytest.raises(UnsupportedSourceError, match=feature) as raised:
@@ -160,21 +165,21 @@ def test_an_unknown_feature_is_refused_by_name(tmp_path, protocol, feature):
 
 
 @pytest.mark.parametrize("path", ["../secret.parquet", "a/../../secret.parquet", "%2e%2e/secret.parquet"])
-def test_a_relative_path_cannot_leave_the_table(tmp_path, path):
+def test_a_relative_path_cannot_leave_the_table(tmp_path: Path, path: str) -> None:
     add = plain_table(tmp_path / "t")
     commit(tmp_path / "t", 1, {"add": {**add, "path": path}})
     with pytest.raises(StoreError, match=r"has a part '\.\.'"):
         ids(open_source("delta", str(tmp_path / "t")))
 
 
-def test_an_absolute_path_with_dots_is_refused(tmp_path):
+def test_an_absolute_path_with_dots_is_refused(tmp_path: Path) -> None:
     add = plain_table(tmp_path)
     commit(tmp_path, 1, {"add": {**add, "path": f"file://{tmp_path}/%2e%2e/x.parquet"}})
     with pytest.raises(SourceError, match="is not followed"):
         open_source("delta", str(tmp_path))
 
 
-def test_an_absolute_path_leads_to_another_store_only_if_allowed(tmp_path):
+def test_an_absolute_path_leads_to_another_store_only_if_allowed(tmp_path: Path) -> None:
     add = plain_table(tmp_path)
     commit(tmp_path, 1, {"add": {**add, "path": "s3://elsewhere/tables/x.parquet"}})
     with pytest.raises(
@@ -187,7 +192,7 @@ def test_an_absolute_path_leads_to_another_store_only_if_allowed(tmp_path):
     assert {file.url for file in allowed.files} > {"s3://elsewhere/tables/x.parquet"}
 
 
-def test_a_missing_commit_is_an_error(tmp_path):
+def test_a_missing_commit_is_an_error(tmp_path: Path) -> None:
     for _ in range(3):
         deltalake.write_deltalake(str(tmp_path), ROWS, mode="append")
     (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
@@ -199,7 +204,7 @@ def test_a_missing_commit_is_an_error(tmp_path):
         open_source("delta", str(tmp_path / "nowhere"))
 
 
-def test_a_damaged_log_is_an_error(tmp_path):
+def test_a_damaged_log_is_an_error(tmp_path: Path) -> None:
     plain_table(tmp_path)
     (tmp_path / "_delta_log" / f"{1:020}.json").write_text('{"add": {"path": 7}}\n')
     with pytest.raises(SourceError, match="the log is damaged"):
@@ -209,7 +214,7 @@ def test_a_damaged_log_is_an_error(tmp_path):
         open_source("delta", str(tmp_path))
 
 
-def test_a_file_of_another_size_or_row_count_is_refused(tmp_path):
+def test_a_file_of_another_size_or_row_count_is_refused(tmp_path: Path) -> None:
     add = plain_table(tmp_path)
     snapshot = open_source("delta", str(tmp_path))
     target = tmp_path / add["path"]
@@ -224,14 +229,14 @@ def test_a_file_of_another_size_or_row_count_is_refused(tmp_path):
         ids(open_source("delta", str(tmp_path)))
 
 
-def test_versions_by_time(tmp_path):
+def test_versions_by_time(tmp_path: Path) -> None:
     table = deltalake.DeltaTable.create(str(tmp_path), schema=ROWS.schema)
     for version in range(3):
         if version:
             deltalake.write_deltalake(table, ROWS, mode="append")
         os.utime(tmp_path / "_delta_log" / f"{version:020}.json", (1000 + version, 1000 + version))
 
-    def at(second: float):
+    def at(second: float) -> int | str | None:
         moment = dt.datetime.fromtimestamp(second, dt.UTC)
         return open_source("delta", str(tmp_path), version=moment).version
 
@@ -241,14 +246,14 @@ def test_versions_by_time(tmp_path):
             at(moment)
 
 
-def test_a_snapshot_and_its_files_travel_to_other_processes(tmp_path):
+def test_a_snapshot_and_its_files_travel_to_other_processes(tmp_path: Path) -> None:
     plain_table(tmp_path)
     snapshot = pickle.loads(pickle.dumps(open_source("delta", str(tmp_path))))
     assert ids(snapshot) == list(range(10))
     assert SourceReader(snapshot).count(snapshot.files[0]) == 10
 
 
-def test_an_unknown_column_or_kind_is_refused(tmp_path):
+def test_an_unknown_column_or_kind_is_refused(tmp_path: Path) -> None:
     plain_table(tmp_path)
     snapshot = open_source("delta", str(tmp_path))
     with pytest.raises(SourceError, match="has no column 'nope'; the columns are id, text"):

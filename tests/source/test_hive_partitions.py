@@ -1,10 +1,13 @@
 """Partition folders and schemas of Parquet folders, compared with Spark reading the same folders."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from indextables.errors import SourceError
 from indextables.source import open_source
@@ -36,12 +39,12 @@ VALUES = {
 }
 
 
-def write(folder, rows=1, **columns) -> None:
+def write(folder: Path, rows: int = 1, **columns: Any) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns or {"id": pa.array(range(rows), pa.int64())}), folder / "part-0.parquet")
 
 
-def answer(spark, folder, **options) -> tuple[dict, list]:
+def answer(spark: SparkSession, folder: Path, **options: str) -> tuple[dict[str, Any], list[Any]]:
     """Schema and rows as Spark reads them; rows as text, which is exact for every type used here."""
     frame = spark.read.options(**options).parquet(str(folder))
     schema = json.loads(frame.schema.json())
@@ -49,19 +52,19 @@ def answer(spark, folder, **options) -> tuple[dict, list]:
     return schema, sorted([list(row) for row in rows], key=str)
 
 
-def ours(folder, **options) -> tuple[dict, list]:
+def ours(folder: Path, **options: Any) -> tuple[dict[str, Any], list[Any]]:
     snapshot = open_source("parquet", str(folder), **options)
     return spark_schema(snapshot), rows_of(snapshot)
 
 
-def as_text(value) -> str | None:
+def as_text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return None if value is None else value.removesuffix("Z").replace("T", " ")
     return json.dumps(value)
 
 
 @pytest.mark.spark
-def test_partition_values_are_typed_as_spark_types_them(spark, tmp_path):
+def test_partition_values_are_typed_as_spark_types_them(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     differing = {}
     for name, values in VALUES.items():
@@ -80,7 +83,7 @@ def test_partition_values_are_typed_as_spark_types_them(spark, tmp_path):
     assert differing == {}
 
 
-def _canonical(text):
+def _canonical(text: Any) -> Any:
     """Spark writes fractions of seconds without trailing zeros, and numbers in its own way."""
     if text is None:
         return None
@@ -93,7 +96,7 @@ def _canonical(text):
 
 
 @pytest.mark.spark
-def test_parquet_types_are_read_as_spark_reads_them(spark, tmp_path):
+def test_parquet_types_are_read_as_spark_reads_them(spark: SparkSession, tmp_path: Path) -> None:
     """Files without Spark's own schema: unsigned integers, fixed binaries, times, nested types."""
     rows = pa.table(
         {
@@ -136,7 +139,9 @@ def test_parquet_types_are_read_as_spark_reads_them(spark, tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("merge", [True, False])
-def test_a_column_that_is_also_a_partition_has_the_partitions_value(spark, tmp_path, merge):
+def test_a_column_that_is_also_a_partition_has_the_partitions_value(
+    spark: SparkSession, tmp_path: Path, merge: bool
+) -> None:
     write(tmp_path / "p=5", p=pa.array(["file", "file"]), id=pa.array([1, 2], pa.int64()))
     write(tmp_path / "p=6", more=pa.array([True]), id=pa.array([3], pa.int64()), p=pa.array(["file"]))
     schema, rows = answer(spark, tmp_path, mergeSchema=str(merge).lower())
@@ -153,14 +158,14 @@ def test_a_column_that_is_also_a_partition_has_the_partitions_value(spark, tmp_p
         (["a="], "has no column or no value"),
     ],
 )
-def test_conflicting_folders_are_refused(tmp_path, folders, problem):
+def test_conflicting_folders_are_refused(tmp_path: Path, folders: list[str], problem: str) -> None:
     for folder in folders:
         write(tmp_path / folder)
     with pytest.raises(SourceError, match=problem):
         open_source("parquet", str(tmp_path))
 
 
-def test_files_that_differ_in_a_columns_type_are_refused(tmp_path):
+def test_files_that_differ_in_a_columns_type_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "p=1", id=pa.array([1], pa.int64()))
     write(tmp_path / "p=2", id=pa.array(["x"]))
     with pytest.raises(SourceError, match="column id is int64 in some files"):
@@ -172,7 +177,7 @@ def test_files_that_differ_in_a_columns_type_are_refused(tmp_path):
         rows_of(snapshot)
 
 
-def test_a_folder_without_files_is_no_table(tmp_path):
+def test_a_folder_without_files_is_no_table(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no Parquet files at"):
         open_source("parquet", str(tmp_path))
     write(tmp_path / "sub")

@@ -12,11 +12,11 @@ def file(name: str) -> DeleteFile:
     return DeleteFile(name, "PARQUET", 1)
 
 
-def names(index: DeleteIndex, path: str, sequence: int, partition=DAY) -> list[str]:
+def names(index: DeleteIndex, path: str, sequence: int, partition: tuple[int, tuple[int]] = DAY) -> list[str]:
     return sorted(each.path for each in index.of(path, sequence, partition))
 
 
-def test_sequence_numbers_partitions_and_paths_decide():
+def test_sequence_numbers_partitions_and_paths_decide() -> None:
     index = DeleteIndex(
         by_path={"a": [(5, file("path 5"))]},
         by_partition={DAY: [(4, file("day 4"))]},
@@ -30,7 +30,7 @@ def test_sequence_numbers_partitions_and_paths_decide():
     assert names(index, "b", 2, OTHER) == ["all 3"]
 
 
-def test_a_deletion_vector_replaces_position_deletes():
+def test_a_deletion_vector_replaces_position_deletes() -> None:
     index = DeleteIndex(
         vectors={"a": (7, file("vector"))},
         by_path={"a": [(5, file("path 5"))], "b": [(5, file("path b"))]},
@@ -40,7 +40,7 @@ def test_a_deletion_vector_replaces_position_deletes():
     assert names(index, "b", 2) == ["equal 6", "path b"]
 
 
-def test_rows_are_equal_in_all_columns_and_null_equals_null():
+def test_rows_are_equal_in_all_columns_and_null_equals_null() -> None:
     rows = [pa.array([1, 1, None, None, 2]), pa.array(["x", "y", "x", None, None])]
     keys = [pa.array([1, None, 2, None]), pa.array(["y", None, "x", "q"])]
     assert _matching(rows, keys).tolist() == [1, 3]

@@ -3,6 +3,9 @@
 import datetime as dt
 import decimal
 import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
 
 import duckdb
 import numpy as np
@@ -19,6 +22,7 @@ from indextables.source.locations import Locations
 from indextables.source.parquet_file import FileBytes, ParquetFile
 from indextables.store import open_store
 from indextables.store.handle import FETCHED
+from tests.servers.fixtures import StoreUrl
 
 ROWS = 5000
 
@@ -27,7 +31,7 @@ def table(rows: int = ROWS) -> pa.Table:
     draw = random.Random(rows)
     numbers = range(rows)
 
-    def some(make):
+    def some(make: Any) -> list[Any]:
         return [None if draw.random() < 0.1 else make(i) for i in numbers]
 
     return pa.table(
@@ -53,11 +57,11 @@ def table(rows: int = ROWS) -> pa.Table:
     )
 
 
-def write_pyarrow(**settings):
+def write_pyarrow(**settings: Any) -> Callable[..., Any]:
     return lambda path: pq.write_table(table(), path, **settings)
 
 
-def write_duckdb(path) -> None:
+def write_duckdb(path: Any) -> None:
     data = table()  # noqa: F841 - named in the query
     duckdb.sql(f"COPY (FROM data) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 2048)")
 
@@ -75,20 +79,20 @@ WRITERS = {
     "int96": write_pyarrow(use_deprecated_int96_timestamps=True, data_page_size=2000),
     "lz4": write_pyarrow(compression="lz4", row_group_size=100),
     "one page": write_pyarrow(compression="none", data_page_size=1 << 30),
-    "polars": lambda path: pl.from_arrow(table()).write_parquet(
+    "polars": lambda path: cast("Any", pl.from_arrow(table())).write_parquet(
         path, row_group_size=1111, data_page_size=1500
     ),
     "duckdb": write_duckdb,
 }
 
 
-def open_file(path) -> ParquetFile:
+def open_file(path: Path) -> ParquetFile:
     place = Locations(str(path.parent), open_store).resolve(path.name, encoded=False)
     return ParquetFile(FileBytes(place, path.stat().st_size))
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_rows_by_position_equal_a_scan(tmp_path, writer):
+def test_rows_by_position_equal_a_scan(tmp_path: Path, writer: str) -> None:
     WRITERS[writer](tmp_path / "part.parquet")
     snapshot = open_source("parquet", str(tmp_path))
     reader = SourceReader(snapshot)
@@ -116,7 +120,7 @@ def test_rows_by_position_equal_a_scan(tmp_path, writer):
                 )
 
 
-def test_texts_of_few_values_are_no_texts_until_rows_are_selected(tmp_path):
+def test_texts_of_few_values_are_no_texts_until_rows_are_selected(tmp_path: Path) -> None:
     """Rows in most pages of a file come from a scan that reads such columns as codes."""
     rows = 9000
     source = tmp_path / "source"
@@ -136,7 +140,7 @@ def test_texts_of_few_values_are_no_texts_until_rows_are_selected(tmp_path):
     )
     snapshot = open_source("parquet", str(source))
     reader = SourceReader(snapshot)
-    opened = reader.open(snapshot.files[0])
+    opened: Any = reader.open(snapshot.files[0])
     schemas = {
         batch.schema.field("level").type
         for _, batch in opened.scan([0, 1, 2, 3, 4], [0, 1, 2, 3, 4], 512, coded=True)
@@ -150,7 +154,7 @@ def test_texts_of_few_values_are_no_texts_until_rows_are_selected(tmp_path):
         assert pa.Table.from_batches(batches).to_pylist() == written.take(pa.array(positions)).to_pylist()
 
 
-def test_no_positions_give_no_rows(tmp_path):
+def test_no_positions_give_no_rows(tmp_path: Path) -> None:
     WRITERS["pyarrow"](tmp_path / "part.parquet")
     snapshot = open_source("parquet", str(tmp_path))
     assert list(SourceReader(snapshot).read(snapshot.files[0], positions=np.empty(0, np.int64))) == []
@@ -158,7 +162,7 @@ def test_no_positions_give_no_rows(tmp_path):
 
 @pytest.mark.server
 @pytest.mark.parametrize(("index", "most"), [(True, 90_000), (False, 215_000)])
-def test_few_rows_cost_few_bytes(make_store_url, tmp_path, index, most):
+def test_few_rows_cost_few_bytes(make_store_url: StoreUrl, tmp_path: Path, index: bool, most: int) -> None:
     """A row of a file of ten megabytes: a page of 1024 rows, or without a page index a column of a row group."""
     url, options = make_store_url("s3")
     size = 60_000
@@ -186,7 +190,7 @@ def test_few_rows_cost_few_bytes(make_store_url, tmp_path, index, most):
     assert 0 < fetched < most < file.size
 
 
-def test_a_file_that_changed_is_refused(tmp_path):
+def test_a_file_that_changed_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "part.parquet"
     WRITERS["pyarrow"](path)
     snapshot = open_source("parquet", str(tmp_path))
@@ -198,7 +202,7 @@ def test_a_file_that_changed_is_refused(tmp_path):
         next(SourceReader(snapshot).read(snapshot.files[0]))
 
 
-def test_a_position_behind_the_last_row_is_refused(tmp_path):
+def test_a_position_behind_the_last_row_is_refused(tmp_path: Path) -> None:
     WRITERS["pyarrow"](tmp_path / "part.parquet")
     snapshot = open_source("parquet", str(tmp_path))
     reader = SourceReader(snapshot)
@@ -209,7 +213,7 @@ def test_a_position_behind_the_last_row_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [0, 3, 11, 200, 5000])
-def test_a_file_that_was_cut_is_refused(tmp_path, cut):
+def test_a_file_that_was_cut_is_refused(tmp_path: Path, cut: int) -> None:
     WRITERS["page index"](tmp_path / "whole")
     data = (tmp_path / "whole").read_bytes()
     (tmp_path / "part").write_bytes(data[: len(data) - 1 - cut] if cut < 5000 else data[:5000])
@@ -217,7 +221,7 @@ def test_a_file_that_was_cut_is_refused(tmp_path, cut):
         open_file(tmp_path / "part")
 
 
-def test_damaged_bytes_are_refused_or_read(tmp_path):
+def test_damaged_bytes_are_refused_or_read(tmp_path: Path) -> None:
     """No damage crashes the process or raises anything but our errors; each byte of the footer is changed."""
     pq.write_table(table(60), tmp_path / "whole", write_page_index=True, data_page_size=200)
     data = (tmp_path / "whole").read_bytes()
@@ -238,7 +242,7 @@ def test_damaged_bytes_are_refused_or_read(tmp_path):
     assert refused > 20
 
 
-def test_an_encrypted_file_is_refused(tmp_path):
+def test_an_encrypted_file_is_refused(tmp_path: Path) -> None:
     WRITERS["pyarrow"](tmp_path / "part.parquet")
     data = (tmp_path / "part.parquet").read_bytes()
     (tmp_path / "part.parquet").write_bytes(data[:-4] + b"PARE")

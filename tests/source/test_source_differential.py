@@ -2,14 +2,17 @@
 
 import random
 from decimal import Decimal
+from pathlib import Path
 
 import deltalake
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, LongType, StringType
 
 from indextables.source import SourceReader, open_source
+from indextables.source.snapshot import SourceSnapshot
 
 # Types of columns that are drawn, with a function that draws a value.
 TYPES = {
@@ -42,14 +45,14 @@ def canonical(table: pa.Table) -> list[str]:
     return sorted(repr([row[name] for name in names]) for row in table.select(names).to_pylist())
 
 
-def read(snapshot) -> pa.Table:
+def read(snapshot: SourceSnapshot) -> pa.Table:
     reader = SourceReader(snapshot)
     batches = [batch for file in snapshot.files for batch in reader.read(file)]
     assert sum(reader.count(file) for file in snapshot.files) == sum(batch.num_rows for batch in batches)
     return pa.Table.from_batches(batches, snapshot.schema)
 
 
-def delta_history(folder, seed: int) -> None:
+def delta_history(folder: Path, seed: int) -> None:
     draw = random.Random(seed)
     columns = dict.fromkeys(draw.sample(list(TYPES), 4), "")
     columns = {f"c{i}": kind for i, kind in enumerate(columns)} | {
@@ -81,7 +84,7 @@ def delta_history(folder, seed: int) -> None:
             deltalake.write_deltalake(path, rows(draw, columns, 12), mode="overwrite", schema_mode="merge")
 
 
-def check_delta(folder, seed: int) -> None:
+def check_delta(folder: Path, seed: int) -> None:
     delta_history(folder, seed)
     newest = deltalake.DeltaTable(str(folder)).version()
     previous: dict[str, str] = {}
@@ -97,7 +100,7 @@ def check_delta(folder, seed: int) -> None:
         previous = after
 
 
-def iceberg_history(folder, seed: int):
+def iceberg_history(folder: Path, seed: int) -> Table:
     draw = random.Random(seed)
     kinds = [kind for kind in TYPES if kind != "client"]
     columns = {f"c{i}": kind for i, kind in enumerate(draw.sample(kinds, 4))}
@@ -147,7 +150,7 @@ def iceberg_history(folder, seed: int):
     return table
 
 
-def check_iceberg(folder, seed: int) -> None:
+def check_iceberg(folder: Path, seed: int) -> None:
     folder.mkdir(exist_ok=True)
     table = iceberg_history(folder, seed)
     location = table.metadata_location
@@ -162,19 +165,19 @@ def check_iceberg(folder, seed: int) -> None:
 
 # 2005 partitions by a string, with empty ones among its values
 @pytest.mark.parametrize("seed", [0, 1, 2, 2005])
-def test_delta_tables_of_random_histories(tmp_path, seed):
+def test_delta_tables_of_random_histories(tmp_path: Path, seed: int) -> None:
     check_delta(tmp_path / "t", seed)
 
 
 @pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
 @pytest.mark.parametrize("seed", range(3))
-def test_iceberg_tables_of_random_histories(tmp_path, seed):
+def test_iceberg_tables_of_random_histories(tmp_path: Path, seed: int) -> None:
     check_iceberg(tmp_path, seed)
 
 
 @pytest.mark.soak
 @pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
-def test_many_random_histories(tmp_path):
+def test_many_random_histories(tmp_path: Path) -> None:
     for seed in range(1000, 1300):
         check_delta(tmp_path / f"d{seed}", seed)
         check_iceberg(tmp_path / f"i{seed}", seed)

@@ -2,6 +2,8 @@
 
 import pickle
 import random
+from pathlib import Path
+from typing import Any
 
 import deltalake
 import pytest
@@ -10,13 +12,14 @@ from indextables.errors import MissingExtraError, SourceError, SourceNotFoundErr
 from indextables.options import Options
 from indextables.source import SourceReader, open_source
 from indextables.store import open_store
+from tests.servers.fixtures import StoreUrl
 from tests.source.test_source_differential import canonical, iceberg_history, read, rows
 
 COLUMNS = {"text": "text", "at": "at", "client": "client", "part": "int"}
 KINDS = [pytest.param(kind, marks=pytest.mark.server) for kind in ("s3", "azure")]
 
 
-def upload(folder, url: str, options: Options) -> None:
+def upload(folder: Path, url: str, options: Options) -> None:
     store = open_store(url, options)
     for path in folder.rglob("*"):
         if path.is_file():
@@ -24,7 +27,7 @@ def upload(folder, url: str, options: Options) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_delta_and_folders_on_object_stores(make_store_url, tmp_path, kind):
+def test_delta_and_folders_on_object_stores(make_store_url: StoreUrl, tmp_path: Path, kind: Any) -> None:
     url, given = make_store_url(kind)
     options = Options.parse(given)
     draw = random.Random(3)
@@ -43,7 +46,7 @@ def test_delta_and_folders_on_object_stores(make_store_url, tmp_path, kind):
 
 
 @pytest.mark.server
-def test_iceberg_on_an_object_store_under_another_prefix(make_store_url, tmp_path):
+def test_iceberg_on_an_object_store_under_another_prefix(make_store_url: StoreUrl, tmp_path: Path) -> None:
     url, given = make_store_url("s3")
     options = Options.parse(given)
     table = iceberg_history(tmp_path, 1)
@@ -59,7 +62,9 @@ def test_iceberg_on_an_object_store_under_another_prefix(make_store_url, tmp_pat
 
 
 @pytest.mark.server
-def test_wrong_credentials_are_refused_and_secrets_do_not_travel(make_store_url, tmp_path):
+def test_wrong_credentials_are_refused_and_secrets_do_not_travel(
+    make_store_url: StoreUrl, tmp_path: Path
+) -> None:
     url, given = make_store_url("seaweed")
     path = tmp_path / "t"
     deltalake.write_deltalake(str(path), rows(random.Random(1), COLUMNS, 5))
@@ -77,8 +82,8 @@ def test_wrong_credentials_are_refused_and_secrets_do_not_travel(make_store_url,
         open_source("delta", url, Options.parse(wrong))
 
 
-def test_a_missing_library_is_named_with_its_extra(monkeypatch, tmp_path):
-    def absent(name):
+def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def absent(name: Any) -> None:
         raise ModuleNotFoundError("No module named 'pyiceberg'", name="pyiceberg")
 
     monkeypatch.setattr("indextables.source.reader.importlib.import_module", absent)
@@ -86,7 +91,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch, tmp_path):
         open_source("iceberg", str(tmp_path))
 
 
-def test_a_reader_is_shared_by_the_files_of_a_snapshot(tmp_path):
+def test_a_reader_is_shared_by_the_files_of_a_snapshot(tmp_path: Path) -> None:
     deltalake.write_deltalake(str(tmp_path), rows(random.Random(1), COLUMNS, 30), partition_by=["part"])
     snapshot = open_source("delta", str(tmp_path))
     reader = SourceReader(snapshot)

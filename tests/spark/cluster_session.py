@@ -6,11 +6,12 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import indextables
 from tests import ROOT
@@ -21,7 +22,7 @@ home = sys.argv[1]
 results: dict[str, Any] = {}
 
 
-def session(master):
+def session(master: str) -> SparkSession:
     builder = (
         SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
@@ -44,10 +45,10 @@ def session(master):
     return made
 
 
-def kill_the_worker_once(mark):
+def kill_the_worker_once(mark: str) -> Callable[..., Any]:
     """A function over batches that kills its executor and the worker over it in the middle of its first run."""
 
-    def run(batches):
+    def run(batches: Any) -> Iterator[Any]:
         for number, batch in enumerate(batches):
             first = TaskContext.get().partitionId() == 1 and number == 1
             if first and not Path(mark).exists():
@@ -58,7 +59,7 @@ def kill_the_worker_once(mark):
                 os.kill(executor, signal.SIGKILL)
             yield batch
 
-    def _java_over(pid):
+    def _java_over(pid: Any) -> Any:
         while True:
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
             if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
@@ -67,10 +68,10 @@ def kill_the_worker_once(mark):
     return run
 
 
-def lag_until_tried_again(mark):
+def lag_until_tried_again(mark: str) -> Callable[..., Any]:
     """A function over batches whose first attempt waits for a second one, so that both end together."""
 
-    def run(batches):
+    def run(batches: Any) -> Iterator[Any]:
         context = TaskContext.get()
         lags = context.partitionId() == 1
         if lags and context.attemptNumber():
@@ -83,21 +84,21 @@ def lag_until_tried_again(mark):
     return run
 
 
-def rows_of(spark, count):
+def rows_of(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(0, count, 1, 4).selectExpr("id", "concat('row ', id) AS text")
 
 
-def counted(path):
+def counted(path: str) -> list[Any]:
     table = indextables.open(path)
     return [table.version, table.count(), len(set(table.scan(columns=["id"])["id"].to_pylist()))]
 
 
-def killed(mark):
+def killed(mark: str) -> str:
     """The host of the worker that was killed."""
     return next(host for host in HOSTS if f"--host {host} " in Path(mark).read_text())
 
 
-def story(cluster, spark):
+def story(cluster: Cluster, spark: SparkSession) -> None:
     path, mark = f"{home}/t", f"{home}/killed-writing"
     rows = rows_of(spark, 20_000)
     rows = rows.mapInArrow(kill_the_worker_once(mark), rows.schema)

@@ -6,7 +6,7 @@ with `@new` are created by the query itself. An ORDER BY of a whole query leaves
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 
@@ -114,7 +114,7 @@ def plain(sql: str, names: Mapping[str, str]) -> str:
     return _expand(sql, names, expression)
 
 
-def _expand(sql, names, text) -> str:
+def _expand(sql: str, names: Mapping[str, str], text: Callable[..., str]) -> str:
     def put(match: re.Match[str]) -> str:
         key, alias, column = match.groups()
         return f"({text(key, f'{alias}.' if alias else '', column)})"

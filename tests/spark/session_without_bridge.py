@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import indextables
 from tests.java_options import QUICK_START
@@ -29,11 +29,11 @@ spark.sparkContext.setLogLevel("OFF")
 rows = spark.range(10).selectExpr("id", "concat('row ', id) AS text")
 
 
-def path_of(name):
+def path_of(name: str) -> str:
     return f"{home}/{name}"
 
 
-def failure(action):
+def failure(action: Any) -> str | None:
     try:
         action()
     except Exception as error:  # noqa: BLE001 - the test looks at it
@@ -83,14 +83,14 @@ results["plain_replaced"] = failure(replaced.collect)
 rows.coalesce(1).write.json(path_of("arriving"))
 
 
-def stream(frame, form, target, **options):
+def stream(frame: DataFrame, form: str, target: str, **options: Any) -> None:
     writer = frame.writeStream.format(form).options(**options).trigger(availableNow=True)
     writer.option("checkpointLocation", path_of(f"checkpoint-{target}")).start(
         path_of(target)
     ).awaitTermination()
 
 
-def sink():
+def sink() -> None:
     for _ in range(2):
         stream(arriving, "indextables", "streamed", **{"txn.appId": "rows"})
         for commit in Path(path_of("checkpoint-streamed"), "commits").glob("*0*"):
@@ -99,7 +99,7 @@ def sink():
     results["plain_sink"] = [streamed.version, streamed.count()]
 
 
-def source():
+def source() -> None:
     changes = (
         spark.readStream.format("indextables").option("maxFilesPerTrigger", "1").load(path_of("growing"))
     )

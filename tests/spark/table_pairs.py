@@ -4,9 +4,11 @@ import datetime as dt
 import decimal
 import math
 import random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
 
 import indextables
 
@@ -48,10 +50,10 @@ def event_rows(count: int = 600, seed: int = 7) -> pa.Table:
         "zz" * 40,
     ]
 
-    def maybe(value, share=0.12):
+    def maybe(value: Any, share: float = 0.12) -> Any:
         return None if pick.random() < share else value
 
-    def row(i):
+    def row(i: int) -> dict[Any, Any]:
         return {
             "id": i,
             "tiny": maybe(pick.randint(-128, 127)),
@@ -119,8 +121,16 @@ class Pair:
     """Two tables of equal rows, as the views `ours` and `plain`."""
 
     def __init__(
-        self, spark, folder, rows: pa.Table, *, splits=3, partition_by=(), options=None, name="events"
-    ):
+        self,
+        spark: SparkSession,
+        folder: Any,
+        rows: pa.Table,
+        *,
+        splits: int = 3,
+        partition_by: Any = (),
+        options: Any = None,
+        name: str = "events",
+    ) -> None:
         self.spark = spark
         self.path = str(folder / f"{name}_it")
         self.ours, self.plain = f"{name}_ours", f"{name}_plain"
@@ -136,13 +146,13 @@ class Pair:
         spark.read.format("indextables").load(self.path).createOrReplaceTempView(self.ours)
         spark.read.parquet(str(folder / f"{name}.parquet")).createOrReplaceTempView(self.plain)
 
-    def ask(self, query: str, table: str | None = None):
+    def ask(self, query: str, table: str | None = None) -> DataFrame:
         return self.spark.sql(query.replace("{t}", table or self.ours))
 
-    def rows(self, query: str, table: str | None = None):
+    def rows(self, query: str, table: str | None = None) -> list[Any]:
         return [plain(tuple(row)) for row in self.ask(query, table).collect()]
 
-    def same(self, query: str, *, ordered: bool = False):
+    def same(self, query: str, *, ordered: bool = False) -> Any:
         """The rows of a query, which both tables must agree on."""
         ours, theirs = self.rows(query), self.rows(query, self.plain)
         if not ordered:
@@ -152,10 +162,11 @@ class Pair:
 
     def plan(self, query: str) -> str:
         """What explain shows of the scan."""
-        return self.ask(query)._jdf.queryExecution().executedPlan().toString()
+        result: str = self.ask(query)._jdf.queryExecution().executedPlan().toString()
+        return result
 
 
-def plain(value):
+def plain(value: Any) -> Any:
     """A value that is equal to itself: NaN by its name, one zero, doubles without their last digits."""
     match value:
         case float():

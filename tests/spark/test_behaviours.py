@@ -2,9 +2,11 @@
 
 import datetime as dt
 import decimal
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everyone names it
 
 from tests.spark.small_tables import SmallTables
@@ -14,12 +16,12 @@ LOGS = "id INT, part INT, day DATE, level STRING, message STRING, score DOUBLE, 
 
 
 @pytest.fixture(scope="module")
-def desk(spark, tmp_path_factory) -> SmallTables:
+def desk(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SmallTables:
     return SmallTables(spark, tmp_path_factory.mktemp("behaviours"))
 
 
 @pytest.fixture(scope="module")
-def logs(desk) -> str:
+def logs(desk: SmallTables) -> str:
     """Seven rows in partitions 9, 10 and null; `message` is text."""
     rows = [
         (1, 9, dt.date(2024, 1, 1), "info", "service started on host7", 1.0),
@@ -51,7 +53,9 @@ MALFORMED = "message INDEXQUERY 'retry AND ('"
         "SELECT id FROM {t} WHERE {bad} OR id = 1",
     ],
 )
-def test_a_malformed_query_is_refused_before_any_task(desk, spark, logs, sql):
+def test_a_malformed_query_is_refused_before_any_task(
+    desk: SmallTables, spark: SparkSession, logs: str, sql: str
+) -> None:
     tracker = spark.sparkContext.statusTracker()
     spark.sparkContext.setJobGroup("malformed", "")
     try:
@@ -69,7 +73,9 @@ def test_a_malformed_query_is_refused_before_any_task(desk, spark, logs, sql):
 @pytest.mark.parametrize(
     "condition", ["message INDEXQUERY 'nosuch:x'", "message INDEXQUERY 'retry AND nosuch:x'"]
 )
-def test_an_unknown_field_is_refused_with_those_there_are(desk, logs, what, condition):
+def test_an_unknown_field_is_refused_with_those_there_are(
+    desk: SmallTables, logs: str, what: str, condition: str
+) -> None:
     said = desk.failure(f"SELECT {what} FROM {logs} WHERE {condition}")
     assert "nosuch" in said
     assert "message" in said
@@ -79,7 +85,9 @@ def test_an_unknown_field_is_refused_with_those_there_are(desk, logs, what, cond
 # --- 4, 5: views and common table expressions ---------------------------------------------------------------
 
 
-def test_an_operator_works_over_a_view_that_filters_and_a_filter_over_that(desk, spark, logs):
+def test_an_operator_works_over_a_view_that_filters_and_a_filter_over_that(
+    desk: SmallTables, spark: SparkSession, logs: str
+) -> None:
     spark.sql(f"CREATE OR REPLACE TEMP VIEW late AS SELECT * FROM {logs} WHERE id > 2")
     spark.sql("CREATE OR REPLACE TEMP VIEW found AS SELECT * FROM late WHERE message INDEXQUERY 'connection'")
     assert desk.ask("SELECT id FROM late WHERE message INDEXQUERY 'connection'") == [3, 4]
@@ -127,7 +135,9 @@ def test_an_operator_works_over_a_view_that_filters_and_a_filter_over_that(desk,
         ),
     ],
 )
-def test_an_operator_works_in_common_table_expressions_unions_and_subqueries(desk, logs, sql, ids):
+def test_an_operator_works_in_common_table_expressions_unions_and_subqueries(
+    desk: SmallTables, logs: str, sql: str, ids: list[int]
+) -> None:
     assert desk.ask(sql.format(t=logs)) == ids
 
 
@@ -150,7 +160,9 @@ def test_an_operator_works_in_common_table_expressions_unions_and_subqueries(des
         ("NOT (part = 9 OR message INDEXQUERY 'timeout')", [4, 5]),
     ],
 )
-def test_operators_and_predicates_combine_as_logic_says(desk, logs, condition, ids):
+def test_operators_and_predicates_combine_as_logic_says(
+    desk: SmallTables, logs: str, condition: str, ids: list[int]
+) -> None:
     assert desk.ask(f"SELECT id FROM {logs} WHERE {condition}") == sorted(ids)
 
 
@@ -168,13 +180,15 @@ def test_operators_and_predicates_combine_as_logic_says(desk, logs, condition, i
         ("conn?ction", [2, 3, 4]),
     ],
 )
-def test_a_word_may_begin_with_a_wildcard_anywhere(desk, logs, query, ids):
+def test_a_word_may_begin_with_a_wildcard_anywhere(
+    desk: SmallTables, logs: str, query: str, ids: list[int]
+) -> None:
     assert desk.ask(f"SELECT id FROM {logs} WHERE message INDEXQUERY '{query}'") == ids
 
 
 def test_a_search_of_all_fields_is_refused_over_too_many_and_counts_only_what_is_not_qualified(
-    desk, spark, logs
-):
+    desk: SmallTables, spark: SparkSession, logs: str
+) -> None:
     assert desk.ask(f"SELECT id FROM {logs} WHERE _indexall INDEXQUERY 'error'") == [2, 3]
     assert desk.ask(f"SELECT id FROM {logs} WHERE indexqueryall('error')") == [2, 3]
     assert desk.ask(f"SELECT id FROM {logs} WHERE * INDEXQUERY 'timeout'") == [3]
@@ -188,14 +202,14 @@ def test_a_search_of_all_fields_is_refused_over_too_many_and_counts_only_what_is
         spark.conf.unset("spark.indextables.indexquery.indexall.maxUnqualifiedFields")
 
 
-def test_textsearch_and_fieldmatch_know_the_fields_from_the_table_alone(desk, logs):
+def test_textsearch_and_fieldmatch_know_the_fields_from_the_table_alone(desk: SmallTables, logs: str) -> None:
     assert desk.ask(f"SELECT id FROM {logs} WHERE message TEXTSEARCH 'timeout'") == [3]
     assert desk.ask(f"SELECT id FROM {logs} WHERE level FIELDMATCH 'warn'") == [4, 7]
     assert "TEXTSEARCH" in desk.failure(f"SELECT id FROM {logs} WHERE level TEXTSEARCH 'warn'")
     assert "FIELDMATCH" in desk.failure(f"SELECT id FROM {logs} WHERE message FIELDMATCH 'timeout'")
 
 
-def test_columns_may_be_called_like_operators(desk):
+def test_columns_may_be_called_like_operators(desk: SmallTables) -> None:
     name = desk.save(
         [(1, "post", "a"), (2, "straße", "b"), (3, "who@example.com", "c")],
         "id INT, textsearch STRING, fieldmatch STRING",
@@ -221,11 +235,13 @@ def test_columns_may_be_called_like_operators(desk):
         ("score IS NULL OR day IS NULL OR level = 'info'", [1, 3, 5, 6]),
     ],
 )
-def test_nulls_are_found_in_columns_of_every_kind(desk, logs, condition, ids):
+def test_nulls_are_found_in_columns_of_every_kind(
+    desk: SmallTables, logs: str, condition: str, ids: list[int]
+) -> None:
     assert desk.ask(f"SELECT id FROM {logs} WHERE {condition}") == ids
 
 
-def test_a_date_is_compared_with_a_text_alike_in_partitions_and_in_rows(desk):
+def test_a_date_is_compared_with_a_text_alike_in_partitions_and_in_rows(desk: SmallTables) -> None:
     days = [dt.date(2024, 1, 1), dt.date(2024, 1, 2), dt.date(2024, 2, 1), None]
     rows = [(number, day, day) for number, day in enumerate(days)]
     name = desk.save(rows, "id INT, part DATE, day DATE", by=["part"])
@@ -241,7 +257,7 @@ def test_a_date_is_compared_with_a_text_alike_in_partitions_and_in_rows(desk):
     assert desk.ask(f"SELECT count(*) FROM {name} WHERE part = day") == [3]
 
 
-def test_microseconds_survive_and_compare_exactly(desk, logs):
+def test_microseconds_survive_and_compare_exactly(desk: SmallTables, logs: str) -> None:
     assert desk.ask(f"SELECT CAST(at AS STRING) FROM {logs} WHERE id = 3") == ["2024-01-01 03:30:00.000003"]
     assert desk.ask(f"SELECT id FROM {logs} WHERE at = TIMESTAMP'2024-01-01 03:30:00.000003'") == [3]
     assert desk.ask(f"SELECT id FROM {logs} WHERE at > TIMESTAMP'2024-01-01 03:30:00.000003' AND id < 5") == [
@@ -250,7 +266,7 @@ def test_microseconds_survive_and_compare_exactly(desk, logs):
     assert desk.ask(f"SELECT id FROM {logs} WHERE at = TIMESTAMP'2024-01-01 03:30:00'") == []
 
 
-def test_numbers_of_partitions_compare_as_numbers(desk, logs):
+def test_numbers_of_partitions_compare_as_numbers(desk: SmallTables, logs: str) -> None:
     assert desk.ask(f"SELECT id FROM {logs} WHERE part > 9") == [3, 4, 5]
     assert desk.ask(f"SELECT id FROM {logs} WHERE part < 10") == [1, 2]
     assert desk.ask(f"SELECT max(part), min(part) FROM {logs}") == [(10, 9)]
@@ -259,20 +275,22 @@ def test_numbers_of_partitions_compare_as_numbers(desk, logs):
 # --- 18-23: aggregates -----------------------------------------------------------------------------------------
 
 
-def test_a_struct_that_is_always_null_breaks_no_aggregate(desk):
+def test_a_struct_that_is_always_null_breaks_no_aggregate(desk: SmallTables) -> None:
     name = desk.save([(1, None), (2, None)], "id INT, s STRUCT<a: INT, b: STRING>")
     assert desk.ask(f"SELECT count(*), count(s), count(s.a), max(s.a), sum(id) FROM {name}") == [
         (2, 0, 0, None, 3)
     ]
 
 
-def test_a_group_by_after_a_date_histogram_over_the_same_view_is_its_own(desk, logs):
+def test_a_group_by_after_a_date_histogram_over_the_same_view_is_its_own(
+    desk: SmallTables, logs: str
+) -> None:
     hours = f"SELECT indextables_date_histogram(at, '4h') AS t, count(*) FROM {logs} GROUP BY indextables_date_histogram(at, '4h')"
     assert [count for _, count in desk.ask(hours)] == [3, 4]
     assert desk.ask(f"SELECT part, count(*) FROM {logs} GROUP BY part") == [(10, 3), (9, 2), (None, 2)]
 
 
-def test_range_buckets_have_their_names_and_may_be_grouped_further(desk, logs):
+def test_range_buckets_have_their_names_and_may_be_grouped_further(desk: SmallTables, logs: str) -> None:
     bucket = "indextables_range(score, 'low', NULL, 3.0, 'middle', 3.0, 6.0, 'high', 6.0, 50.0, 'none', 50.0, 60.0)"
     found = desk.ask(f"SELECT {bucket} AS b, count(*) FROM {logs} GROUP BY {bucket}")
     assert found == [("high", 2), ("low", 2), ("middle", 2), (None, 1)]
@@ -283,7 +301,7 @@ def test_range_buckets_have_their_names_and_may_be_grouped_further(desk, logs):
 
 
 @pytest.mark.parametrize("rows", [50_000, 100_000])
-def test_a_count_is_exact_whatever_the_limit(desk, spark, rows):
+def test_a_count_is_exact_whatever_the_limit(desk: SmallTables, spark: SparkSession, rows: int) -> None:
     name = desk.save(spark.range(rows).withColumn("word", F.lit("same")), splits=2)
     assert desk.ask(f"SELECT count(*) FROM {name}") == [rows]
     assert desk.ask(f"SELECT count(*) FROM {name} WHERE word = 'same' LIMIT 1") == [rows]
@@ -291,7 +309,7 @@ def test_a_count_is_exact_whatever_the_limit(desk, spark, rows):
     assert desk.ask(f"SELECT count(*) FROM {name} WHERE word INDEXQUERY 'same' AND id >= 10") == [rows - 10]
 
 
-def test_groups_of_partitions_respect_conditions_on_rows(desk, logs):
+def test_groups_of_partitions_respect_conditions_on_rows(desk: SmallTables, logs: str) -> None:
     assert desk.ask(f"SELECT part, count(*) FROM {logs} WHERE score > 4 GROUP BY part") == [
         (10, 1),
         (None, 2),
@@ -300,13 +318,15 @@ def test_groups_of_partitions_respect_conditions_on_rows(desk, logs):
     assert found == [(10, 2)]
 
 
-def test_partition_columns_alone_can_be_selected(desk, spark, logs):
+def test_partition_columns_alone_can_be_selected(desk: SmallTables, spark: SparkSession, logs: str) -> None:
     assert desk.ask(f"SELECT part FROM {logs}") == [9, 9, 10, 10, 10, None, None]
     assert desk.ask(f"SELECT DISTINCT part FROM {logs}") == [9, 10, None]
     assert spark.table(logs).select("part").distinct().count() == 3
 
 
-def test_parts_of_a_sum_of_decimals_may_be_larger_than_its_column_holds(desk, spark):
+def test_parts_of_a_sum_of_decimals_may_be_larger_than_its_column_holds(
+    desk: SmallTables, spark: SparkSession
+) -> None:
     name = desk.save([(1, D("99.99")), (1, D("99.99")), (2, D("0.01"))], "g INT, d DECIMAL(4,2)", splits=2)
     spark.conf.set("spark.indextables.read.inline.maxRows", "0")
     try:
@@ -320,7 +340,7 @@ def test_parts_of_a_sum_of_decimals_may_be_larger_than_its_column_holds(desk, sp
 # --- 24-27: names, odd values, addresses, nested rows -----------------------------------------------------------
 
 
-def test_names_may_be_of_mixed_case_and_must_differ(desk, spark):
+def test_names_may_be_of_mixed_case_and_must_differ(desk: SmallTables, spark: SparkSession) -> None:
     name = desk.save(
         [(1, "Some Words", 5)],
         "Id INT, userName STRING, PartKey INT",
@@ -336,7 +356,7 @@ def test_names_may_be_of_mixed_case_and_must_differ(desk, spark):
 
 
 @pytest.mark.parametrize("text", [False, True])
-def test_odd_values_are_found_by_equality(desk, spark, text):
+def test_odd_values_are_found_by_equality(desk: SmallTables, spark: SparkSession, text: bool) -> None:
     values = [
         "C:\\dir\\file.txt",
         'say "hi"',
@@ -350,7 +370,7 @@ def test_odd_values_are_found_by_equality(desk, spark, text):
         " lead",
         "tab\there",
     ]
-    options = {"indexing__typemap__v": "text"} if text else {}
+    options: dict[str, Any] = {"indexing__typemap__v": "text"} if text else {}
     name = desk.save(list(enumerate(values)), "id INT, v STRING", **options)
     table = spark.table(name)
     for number, value in enumerate(values):
@@ -358,7 +378,7 @@ def test_odd_values_are_found_by_equality(desk, spark, text):
     assert table.where(F.col("v").isin(values[:4])).count() == 4
 
 
-def test_addresses_are_found_by_network(desk):
+def test_addresses_are_found_by_network(desk: SmallTables) -> None:
     values = ["192.168.1.7", "192.168.2.9", "10.0.0.1", "2001:db8::1", "2001:db8:1::5", None]
     name = desk.save(list(enumerate(values)), "id INT, ip STRING", indexing__typemap__ip="ip")
     assert desk.ask(f"SELECT ip FROM {name} WHERE id < 5") == sorted(v for v in values if v)
@@ -376,7 +396,7 @@ def test_addresses_are_found_by_network(desk):
     assert "192.*.1.7" in desk.failure(f"SELECT id FROM {name} WHERE ip INDEXQUERY '192.*.1.7'")
 
 
-def test_nested_rows_come_back_as_they_were(desk, spark):
+def test_nested_rows_come_back_as_they_were(desk: SmallTables, spark: SparkSession) -> None:
     schema = "id INT, m MAP<INT, STRING>, e MAP<STRING, INT>, a ARRAY<STRUCT<x: INT, y: ARRAY<STRING>>>, s STRUCT<i: STRUCT<j: INT>>"
     rows = [
         (1, {1: "a", -2: None}, {}, [(1, ["p", None]), (None, [])], ((7,),)),

@@ -10,13 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import Row
 
 import indextables
 from tests.spark.small_tables import SmallTables
 
 
 @pytest.fixture
-def desk(spark, tmp_path) -> SmallTables:
+def desk(spark: SparkSession, tmp_path: Path) -> SmallTables:
     return SmallTables(spark, tmp_path)
 
 
@@ -34,7 +36,7 @@ def written(desk: SmallTables, parts: list[int | None], *, times: int = 1, **opt
     return desk.view(name)
 
 
-def only(desk: SmallTables, sql: str):
+def only(desk: SmallTables, sql: str) -> Row:
     (row,) = desk.spark.sql(sql).collect()
     return row
 
@@ -63,7 +65,7 @@ def at_once(desk: SmallTables, *commands: str) -> list[str]:
 # --- merges that meet others (section 8, item 11) ---------------------------------------------------------
 
 
-def test_two_merges_at_once_duplicate_no_row(desk):
+def test_two_merges_at_once_duplicate_no_row(desk: SmallTables) -> None:
     name = written(desk, [1, 2], times=4)
     expected = desk.ask(f"SELECT id FROM {name}")
     merge = f"MERGE SPLITS '{desk.path(name)}' TARGET SIZE 100M"
@@ -71,7 +73,7 @@ def test_two_merges_at_once_duplicate_no_row(desk):
     assert desk.ask(f"SELECT id FROM {desk.view(name)}") == expected
 
 
-def test_a_merge_brings_no_dropped_partition_back(desk):
+def test_a_merge_brings_no_dropped_partition_back(desk: SmallTables) -> None:
     name = written(desk, [1, 2], times=4)
     path = desk.path(name)
     drop = f"DROP INDEXTABLES PARTITIONS FROM '{path}' WHERE part = 1"
@@ -105,16 +107,16 @@ def days_of(desk: SmallTables, text: str) -> list[dt.date]:
 
 
 @pytest.mark.parametrize("text", ["2026-03-22", "20534"])
-def test_a_date_partition_is_an_iso_date_or_a_count_of_days(desk, text):
+def test_a_date_partition_is_an_iso_date_or_a_count_of_days(desk: SmallTables, text: str) -> None:
     assert days_of(desk, text) == [dt.date(2026, 3, 22)]
 
 
-def test_a_date_partition_that_is_neither_is_refused(desk):
+def test_a_date_partition_that_is_neither_is_refused(desk: SmallTables) -> None:
     with pytest.raises(PySparkException, match="20260322"):
         days_of(desk, "20260322")
 
 
-def test_a_command_compares_numbers_of_partitions_as_numbers(desk):
+def test_a_command_compares_numbers_of_partitions_as_numbers(desk: SmallTables) -> None:
     name = written(desk, [9, 10, 11, None])
     assert (
         only(desk, f"DROP INDEXTABLES PARTITIONS FROM '{desk.path(name)}' WHERE part > 9").partitions_dropped
@@ -126,7 +128,7 @@ def test_a_command_compares_numbers_of_partitions_as_numbers(desk):
 # --- 28: purge ----------------------------------------------------------------------------------------------
 
 
-def test_a_purge_keeps_what_a_retained_version_names_however_often_it_runs(desk):
+def test_a_purge_keeps_what_a_retained_version_names_however_often_it_runs(desk: SmallTables) -> None:
     name = written(desk, [1, 2], times=2)
     path = desk.path(name)
     before = live(desk, name)
@@ -142,7 +144,7 @@ def test_a_purge_keeps_what_a_retained_version_names_however_often_it_runs(desk)
 # --- 29: merge ----------------------------------------------------------------------------------------------
 
 
-def test_a_merge_never_crosses_partitions_and_keeps_all_rows(desk):
+def test_a_merge_never_crosses_partitions_and_keeps_all_rows(desk: SmallTables) -> None:
     name = written(desk, [1, 2, None], times=3)
     expected = desk.ask(f"SELECT id, part FROM {name}")
     assert only(desk, f"MERGE SPLITS '{desk.path(name)}' TARGET SIZE 100M").metrics.merged_files == 9
@@ -151,7 +153,7 @@ def test_a_merge_never_crosses_partitions_and_keeps_all_rows(desk):
     assert desk.ask(f"SELECT count(*) FROM {name} WHERE part IS NULL") == [6]
 
 
-def test_a_merge_leaves_a_damaged_split_live(desk):
+def test_a_merge_leaves_a_damaged_split_live(desk: SmallTables) -> None:
     name = written(desk, [1], times=3)
     damaged = live(desk, name)[0]
     (Path(desk.path(name)) / damaged).write_bytes(b"damaged")
@@ -164,7 +166,7 @@ def test_a_merge_leaves_a_damaged_split_live(desk):
 # --- 30: protocol, truncation, repair -------------------------------------------------------------------------
 
 
-def test_a_newer_protocol_is_refused_by_its_number(desk):
+def test_a_newer_protocol_is_refused_by_its_number(desk: SmallTables) -> None:
     name = written(desk, [1], **PLAIN_LOG)
     log = Path(desk.path(name)) / "_transaction_log"
     newest = max(int(file.stem) for file in log.glob("0*.json"))
@@ -174,7 +176,7 @@ def test_a_newer_protocol_is_refused_by_its_number(desk):
         desk.spark.read.format("indextables").load(desk.path(name)).collect()
 
 
-def test_a_dry_truncation_agrees_with_the_real_one_and_changes_nothing(desk):
+def test_a_dry_truncation_agrees_with_the_real_one_and_changes_nothing(desk: SmallTables) -> None:
     name = written(desk, [1], times=4)
     sql = f"TRUNCATE INDEXTABLES TIME TRAVEL '{desk.path(name)}'"
     log = Path(desk.path(name)) / "_transaction_log"
@@ -187,7 +189,7 @@ def test_a_dry_truncation_agrees_with_the_real_one_and_changes_nothing(desk):
     assert desk.ask(f"SELECT count(*) FROM {desk.view(name)}") == [8]
 
 
-def test_a_repair_leaves_out_what_is_missing_and_what_was_overwritten(desk):
+def test_a_repair_leaves_out_what_is_missing_and_what_was_overwritten(desk: SmallTables) -> None:
     name = written(desk, [1, 2], times=2)
     path = Path(desk.path(name))
     rows = pa.table({"id": [7, 8], "part": pa.array([1, 2], pa.int32())})

@@ -2,6 +2,7 @@
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from indextables.functions import date_histogram, histogram, range_buckets
 from tests.spark.table_pairs import Pair, event_rows
@@ -23,18 +24,18 @@ BUCKETS = {
 
 
 @pytest.fixture(scope="module")
-def pair(spark, tmp_path_factory):
+def pair(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return Pair(spark, tmp_path_factory.mktemp("buckets"), event_rows(), name="buckets")
 
 
-def test_buckets_group_alike_pushed_and_row_by_row(pair):
+def test_buckets_group_alike_pushed_and_row_by_row(pair: Pair) -> None:
     for bucket in BUCKETS:
         groups = pair.same(f"SELECT {bucket} AS b, count(*), min(id), max(num) FROM {{t}} GROUP BY 1")
         assert len(groups) > 1, bucket
         pair.same(f"SELECT {bucket} AS b, level, count(*) FROM {{t}} WHERE flag GROUP BY b, level")
 
 
-def test_buckets_can_stand_anywhere(pair):
+def test_buckets_can_stand_anywhere(pair: Pair) -> None:
     pair.same("SELECT id, indextables_histogram(num, 5) FROM {t}")
     pair.same("SELECT id FROM {t} WHERE indextables_histogram(num, 5) = 5")
     pair.same(
@@ -47,13 +48,13 @@ def test_buckets_can_stand_anywhere(pair):
     )
 
 
-def test_a_group_by_a_bucket_is_pushed(pair):
+def test_a_group_by_a_bucket_is_pushed(pair: Pair) -> None:
     plan = pair.plan("SELECT indextables_date_histogram(ts, '1h') AS h, count(*) FROM {t} GROUP BY h")
     assert "PushedAggregate" in plan
     assert "(complete)" in plan
 
 
-def test_buckets_of_searched_rows_and_then_of_a_partition_do_not_mix(pair):
+def test_buckets_of_searched_rows_and_then_of_a_partition_do_not_mix(pair: Pair) -> None:
     first = pair.same(
         "SELECT indextables_date_histogram(ts, '1d') AS d, count(*) FROM {t} WHERE num > 0 GROUP BY d"
     )
@@ -80,12 +81,12 @@ def test_buckets_of_searched_rows_and_then_of_a_partition_do_not_mix(pair):
         ("indextables_range(num, 'a', 1)", "a start and an end"),
     ],
 )
-def test_buckets_that_make_no_sense_are_refused(pair, bucket, reason):
+def test_buckets_that_make_no_sense_are_refused(pair: Pair, bucket: str, reason: str) -> None:
     with pytest.raises(AnalysisException, match=reason):
         pair.ask(f"SELECT {bucket}, count(*) FROM {{t}} GROUP BY 1").collect()
 
 
-def test_the_functions_of_python_are_those_of_sql(pair):
+def test_the_functions_of_python_are_those_of_sql(pair: Pair) -> None:
     frame = pair.spark.table(pair.ours)
     by_function = [
         frame.groupBy(histogram("num", 5).alias("b")).count(),

@@ -1,10 +1,14 @@
 """Cached tables and DataFrames: a search reads the table itself, and writes invalidate what is cached."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.fixture
-def logs(spark, tmp_path):
+def logs(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
     frame = spark.createDataFrame(
         [(n, f"word{n % 5} error" if n % 3 else "fine") for n in range(60)], "id long, message string"
     )
@@ -15,15 +19,15 @@ def logs(spark, tmp_path):
     spark.catalog.dropTempView("cached_logs")
 
 
-def load(spark, path):
+def load(spark: SparkSession, path: str) -> DataFrame:
     return spark.read.format("indextables").load(path)
 
 
-def is_cached(frame):
+def is_cached(frame: DataFrame) -> bool:
     return "InMemoryRelation" in frame._jdf.queryExecution().executedPlan().toString()
 
 
-def test_a_cached_table_is_searched(spark, logs):
+def test_a_cached_table_is_searched(spark: SparkSession, logs: str) -> None:
     load(spark, logs).createOrReplaceTempView("cached_logs")
     spark.sql("CACHE TABLE cached_logs")
     assert spark.catalog.isCached("cached_logs")
@@ -32,7 +36,7 @@ def test_a_cached_table_is_searched(spark, logs):
     assert spark.sql("SELECT score() FROM cached_logs WHERE message INDEXQUERY 'word1'").count() == 8
 
 
-def test_a_cached_frame_is_searched_in_each_of_its_forms(spark, logs):
+def test_a_cached_frame_is_searched_in_each_of_its_forms(spark: SparkSession, logs: str) -> None:
     frame = load(spark, logs).where("id < 30").select("message", "id").cache()
     assert frame.count() == 30
     assert is_cached(frame.groupBy("message").count())
@@ -43,7 +47,7 @@ def test_a_cached_frame_is_searched_in_each_of_its_forms(spark, logs):
     assert joined.count() == expected
 
 
-def test_a_cached_search_is_used_again_and_searched_again(spark, logs):
+def test_a_cached_search_is_used_again_and_searched_again(spark: SparkSession, logs: str) -> None:
     found = load(spark, logs).where("message INDEXQUERY 'error'").cache()
     assert found.count() == 40
     assert is_cached(found.select("id"))
@@ -51,7 +55,7 @@ def test_a_cached_search_is_used_again_and_searched_again(spark, logs):
     assert found.where("* INDEXQUERY 'word1'").count() == 8
 
 
-def test_a_write_invalidates_a_cached_search(spark, logs):
+def test_a_write_invalidates_a_cached_search(spark: SparkSession, logs: str) -> None:
     found = load(spark, logs).where("message INDEXQUERY 'error'").cache()
     assert found.count() == 40
     more = spark.createDataFrame([(100, "one more error")], "id long, message string")

@@ -1,24 +1,29 @@
 """Statements of Spark's catalog, and of Delta, about tables of indextables."""
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
 import pyspark
 import pytest
 from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
 
 import indextables
 
 
 @pytest.fixture
-def sql(spark):
+def sql(spark: SparkSession) -> Callable[..., Any]:
     """Run a statement, and return its rows as tuples."""
 
-    def run(statement):
+    def run(statement: Any) -> list[Any]:
         return [tuple(row) for row in spark.sql(statement).collect()]
 
     return run
 
 
 @pytest.fixture(scope="module")
-def table(spark):
+def table(spark: SparkSession) -> Iterator[str]:
     """A partitioned table with comments and index settings in TBLPROPERTIES."""
     spark.sql(
         "CREATE TABLE statements (id INT COMMENT 'the number', message STRING, client STRING, day DATE) "
@@ -33,12 +38,14 @@ def table(spark):
     spark.sql("DROP TABLE statements")
 
 
-def test_index_settings_in_table_properties_take_effect(sql, table):
+def test_index_settings_in_table_properties_take_effect(sql: Callable[..., Any], table: str) -> None:
     assert sql(f"SELECT id FROM {table} WHERE message INDEXQUERY 'hello AND small'") == [(2,)]
     assert sql(f"SELECT id FROM {table} WHERE client INDEXQUERY '10.0.0.0/28'") == [(1,)]
 
 
-def test_index_settings_of_a_writer_with_table_properties_take_effect(spark, sql):
+def test_index_settings_of_a_writer_with_table_properties_take_effect(
+    spark: SparkSession, sql: Callable[..., Any]
+) -> None:
     rows = spark.createDataFrame([(1, "hello big world")], "id INT, message STRING")
     rows.writeTo("by_writer").using("indextables").tableProperty("indexing.typemap.message", "text").create()
     try:
@@ -56,7 +63,9 @@ def test_index_settings_of_a_writer_with_table_properties_take_effect(spark, sql
         ("spark.indextables.indexing.typmap.message", "text", "did you mean 'indexing.typemap'"),
     ],
 )
-def test_wrong_index_settings_are_refused_when_a_table_is_created(sql, key, value, says):
+def test_wrong_index_settings_are_refused_when_a_table_is_created(
+    sql: Callable[..., Any], key: str, value: str, says: str
+) -> None:
     statement = "CREATE TABLE wrong (id INT, message STRING) USING indextables TBLPROPERTIES"
     with pytest.raises(AnalysisException) as caught:
         sql(f"{statement} ('{key}' = '{value}')")
@@ -64,7 +73,9 @@ def test_wrong_index_settings_are_refused_when_a_table_is_created(sql, key, valu
     assert sql("SHOW TABLES LIKE 'wrong'") == []
 
 
-def test_properties_are_set_before_the_first_rows_and_not_against_them(spark, sql):
+def test_properties_are_set_before_the_first_rows_and_not_against_them(
+    spark: SparkSession, sql: Callable[..., Any]
+) -> None:
     sql("CREATE TABLE altered (id INT, message STRING) USING indextables")
     try:
         with pytest.raises(AnalysisException, match="names the column 'nope'"):
@@ -81,7 +92,9 @@ def test_properties_are_set_before_the_first_rows_and_not_against_them(spark, sq
         sql("DROP TABLE altered")
 
 
-def test_describe_extended_shows_location_comments_and_index_settings(sql, table):
+def test_describe_extended_shows_location_comments_and_index_settings(
+    sql: Callable[..., Any], table: str
+) -> None:
     rows = {name: (kind, comment) for name, kind, comment in sql(f"DESCRIBE EXTENDED {table}")}
     assert rows["id"] == ("int", "the number")
     assert rows["Location"][0].endswith("/statements")
@@ -93,7 +106,9 @@ def test_describe_extended_shows_location_comments_and_index_settings(sql, table
     assert "path=" not in properties
 
 
-def test_index_settings_of_a_writer_are_shown_though_no_property_has_them(spark, sql, tmp_path):
+def test_index_settings_of_a_writer_are_shown_though_no_property_has_them(
+    spark: SparkSession, sql: Callable[..., Any], tmp_path: Path
+) -> None:
     indextables.write(tmp_path / "t", [{"id": 1, "m": "a b"}], options={"indexing.typemap.m": "text"})
     sql(f"CREATE TABLE by_python USING indextables LOCATION '{tmp_path}/t'")
     try:
@@ -105,7 +120,7 @@ def test_index_settings_of_a_writer_are_shown_though_no_property_has_them(spark,
         sql("DROP TABLE by_python")
 
 
-def test_show_create_table_makes_a_table_that_is_indexed_alike(sql, table):
+def test_show_create_table_makes_a_table_that_is_indexed_alike(sql: Callable[..., Any], table: str) -> None:
     statement = sql(f"SHOW CREATE TABLE {table}")[0][0]
     assert "COMMENT 'about requests'" in statement
     assert "LOCATION" not in statement, "the catalog chooses the folder of a managed table"
@@ -119,7 +134,7 @@ def test_show_create_table_makes_a_table_that_is_indexed_alike(sql, table):
         sql("DROP TABLE copied")
 
 
-def test_show_create_table_can_be_executed_with_tokenizers_and_lengths(sql):
+def test_show_create_table_can_be_executed_with_tokenizers_and_lengths(sql: Callable[..., Any]) -> None:
     sql(
         "CREATE TABLE told (id INT, m STRING, c CHAR(5), v VARCHAR(9)) USING indextables TBLPROPERTIES "
         "('indexing.typemap.m' = 'text', 'indexing.tokenizer.m' = 'whitespace')"
@@ -136,7 +151,7 @@ def test_show_create_table_can_be_executed_with_tokenizers_and_lengths(sql):
         sql("DROP TABLE told")
 
 
-def test_a_property_by_which_rows_are_indexed_cannot_be_unset(sql, table):
+def test_a_property_by_which_rows_are_indexed_cannot_be_unset(sql: Callable[..., Any], table: str) -> None:
     with pytest.raises(
         AnalysisException, match=r"'indexing.typemap.message' says how the rows of the table are"
     ):
@@ -144,7 +159,7 @@ def test_a_property_by_which_rows_are_indexed_cannot_be_unset(sql, table):
     assert ("indexing.typemap.message", "text") in sql(f"SHOW TBLPROPERTIES {table}")
 
 
-def test_a_table_at_a_location_is_external(sql, tmp_path):
+def test_a_table_at_a_location_is_external(sql: Callable[..., Any], tmp_path: Path) -> None:
     for location, kind in ((f"LOCATION '{tmp_path}/t'", "EXTERNAL"), ("", "MANAGED")):
         sql(f"CREATE TABLE kinds (id INT) USING indextables {location}")
         try:
@@ -153,7 +168,7 @@ def test_a_table_at_a_location_is_external(sql, tmp_path):
             sql("DROP TABLE kinds")
 
 
-def test_comments_of_the_table_and_of_columns_can_be_changed(sql):
+def test_comments_of_the_table_and_of_columns_can_be_changed(sql: Callable[..., Any]) -> None:
     sql("CREATE TABLE commented (id INT COMMENT 'old', m STRING) USING indextables COMMENT 'old'")
     try:
         for _ in range(2):
@@ -177,7 +192,7 @@ def test_comments_of_the_table_and_of_columns_can_be_changed(sql):
         "ALTER COLUMN id COMMENT 'new'",
     ],
 )
-def test_a_change_of_a_table_keeps_its_comment(sql, statement):
+def test_a_change_of_a_table_keeps_its_comment(sql: Callable[..., Any], statement: str) -> None:
     sql(
         "CREATE TABLE changed (id INT COMMENT 'old', m STRING) USING indextables COMMENT 'about it' "
         "TBLPROPERTIES ('owner-team' = 'db')"
@@ -193,7 +208,7 @@ def test_a_change_of_a_table_keeps_its_comment(sql, statement):
 
 
 @pytest.mark.skipif(pyspark.__version__ < "4.1", reason="the catalog of Spark 4.0 changes all comments")
-def test_comments_of_columns_need_partition_columns_that_come_last(sql):
+def test_comments_of_columns_need_partition_columns_that_come_last(sql: Callable[..., Any]) -> None:
     sql("CREATE TABLE commented (day DATE COMMENT 'kept', id INT) USING indextables PARTITIONED BY (day)")
     try:
         with pytest.raises(
@@ -207,7 +222,7 @@ def test_comments_of_columns_need_partition_columns_that_come_last(sql):
         sql("DROP TABLE commented")
 
 
-def test_show_partitions_and_drop_partition(sql):
+def test_show_partitions_and_drop_partition(sql: Callable[..., Any]) -> None:
     sql("CREATE TABLE parted (id INT, day DATE, n INT) USING indextables PARTITIONED BY (day, n)")
     try:
         assert sql("SHOW PARTITIONS parted") == []
@@ -229,7 +244,7 @@ def test_show_partitions_and_drop_partition(sql):
         sql("DROP TABLE parted")
 
 
-def test_analyze_table_has_nothing_to_do_and_checks_names(sql, table):
+def test_analyze_table_has_nothing_to_do_and_checks_names(sql: Callable[..., Any], table: str) -> None:
     assert sql(f"ANALYZE TABLE {table} COMPUTE STATISTICS") == []
     assert sql(f"ANALYZE TABLE {table} COMPUTE STATISTICS FOR COLUMNS id, day") == []
     assert sql(f"ANALYZE TABLE {table} COMPUTE STATISTICS FOR ALL COLUMNS") == []
@@ -237,7 +252,7 @@ def test_analyze_table_has_nothing_to_do_and_checks_names(sql, table):
         sql(f"ANALYZE TABLE {table} COMPUTE STATISTICS FOR COLUMNS nope")
 
 
-def test_statements_of_delta_work_on_tables_of_indextables(sql):
+def test_statements_of_delta_work_on_tables_of_indextables(sql: Callable[..., Any]) -> None:
     sql("CREATE TABLE like_delta (id INT, day STRING) USING indextables PARTITIONED BY (day)")
     try:
         for number in range(3):
@@ -264,7 +279,9 @@ def test_statements_of_delta_work_on_tables_of_indextables(sql):
 @pytest.mark.parametrize(
     "statement", ["OPTIMIZE other", "VACUUM other", "RESTORE TABLE other TO VERSION AS OF 0"]
 )
-def test_statements_of_delta_on_other_tables_are_left_to_others(sql, statement):
+def test_statements_of_delta_on_other_tables_are_left_to_others(
+    sql: Callable[..., Any], statement: str
+) -> None:
     sql("CREATE TABLE other (id INT) USING parquet")
     try:
         with pytest.raises(ParseException, match="PARSE_SYNTAX_ERROR"):
@@ -275,7 +292,9 @@ def test_statements_of_delta_on_other_tables_are_left_to_others(sql, statement):
         sql("DROP TABLE other")
 
 
-def test_a_table_that_cannot_be_read_is_named_instead_of_a_syntax_error(sql, tmp_path):
+def test_a_table_that_cannot_be_read_is_named_instead_of_a_syntax_error(
+    sql: Callable[..., Any], tmp_path: Path
+) -> None:
     indextables.write(tmp_path / "t", [{"id": 1}])
     for version in (tmp_path / "t" / "_transaction_log").glob("*.json"):
         version.write_bytes(b"no log")
@@ -289,7 +308,9 @@ def test_a_table_that_cannot_be_read_is_named_instead_of_a_syntax_error(sql, tmp
     "layout", ["CLUSTERED BY (a) INTO 2 BUCKETS", "CLUSTER BY (a)", "PARTITIONED BY (bucket(2, a))"]
 )
 @pytest.mark.parametrize("rows", ["", "AS SELECT 1 AS a, 2 AS b"])
-def test_a_layout_that_tables_do_not_have_is_refused_when_a_table_is_created(sql, layout, rows):
+def test_a_layout_that_tables_do_not_have_is_refused_when_a_table_is_created(
+    sql: Callable[..., Any], layout: str, rows: str
+) -> None:
     columns = "" if rows else "(a INT, b INT)"
     for create in ("CREATE", "CREATE OR REPLACE"):
         with pytest.raises(AnalysisException, match="has neither buckets nor clusters"):

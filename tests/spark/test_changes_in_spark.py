@@ -1,13 +1,18 @@
 """Changes of a table in Spark: options of a read, the table function, and the same rows as in Python."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.readwriter import DataFrameReader
 
 import indextables
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory):
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Versions 1 and 2 append, 3 merges, 4 overwrites."""
     path = str(tmp_path_factory.mktemp("changes") / "t")
     options = {"indexing.typemap.text": "text"}
@@ -19,7 +24,7 @@ def path(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def named(spark, path):
+def named(spark: SparkSession, path: str) -> Iterator[str]:
     spark.sql(f"CREATE TABLE changed USING indextables LOCATION '{path}'")
     yield "changed"
     spark.sql("DROP TABLE changed")
@@ -29,15 +34,15 @@ ALL = [(1, "insert", 1), (1, "insert", 2), (2, "insert", 3), (4, "delete", 1), (
 ALL = [*ALL, (4, "delete", 3), (4, "insert", 4)]
 
 
-def shown(frame):
+def shown(frame: DataFrame) -> list[Any]:
     return sorted(tuple(r) for r in frame.select("_commit_version", "_change_type", "id").collect())
 
 
-def read(spark, **options):
+def read(spark: SparkSession, **options: int) -> DataFrameReader:
     return spark.read.format("indextables").option("readChanges", "true").options(**options)
 
 
-def test_options_of_a_read_choose_the_versions(spark, path):
+def test_options_of_a_read_choose_the_versions(spark: SparkSession, path: str) -> None:
     frame = read(spark, startingVersion=0).load(path)
     assert shown(frame) == ALL
     assert frame.columns == ["id", "text", "_change_type", "_commit_version", "_commit_timestamp"]
@@ -52,7 +57,7 @@ def test_options_of_a_read_choose_the_versions(spark, path):
     assert shown(found) == [(2, "insert", 3)]
 
 
-def test_filters_searches_and_aggregates_are_pushed(spark, path, named):
+def test_filters_searches_and_aggregates_are_pushed(spark: SparkSession, path: str, named: str) -> None:
     frame = read(spark, startingVersion=0).load(path)
     where = "text INDEXQUERY 'red' AND _change_type = 'insert'"
     assert shown(frame.where(where)) == [(1, "insert", 1), (2, "insert", 3)]
@@ -64,7 +69,9 @@ def test_filters_searches_and_aggregates_are_pushed(spark, path, named):
     assert spark.sql(both).collect()[0][0] == 1, "a table and its changes in one query are two things"
 
 
-def test_the_table_function_takes_names_paths_versions_and_times(spark, path, named):
+def test_the_table_function_takes_names_paths_versions_and_times(
+    spark: SparkSession, path: str, named: str
+) -> None:
     select = "SELECT * FROM indextables_changes"
     assert shown(spark.sql(f"{select}('{named}', 0)")) == ALL
     assert shown(spark.sql(f"{select}('default.{named}', 1, 3)")) == ALL[:3]
@@ -76,7 +83,9 @@ def test_the_table_function_takes_names_paths_versions_and_times(spark, path, na
     )
 
 
-def test_ranges_and_arguments_that_make_no_sense_are_refused(spark, path, named):
+def test_ranges_and_arguments_that_make_no_sense_are_refused(
+    spark: SparkSession, path: str, named: str
+) -> None:
     for options, problem in (
         ({}, "readChanges needs a start"),
         ({"startingVersion": 9}, "after the last one, 4"),

@@ -1,9 +1,13 @@
 """What users of IndexTables for Scala bring along: class names, functions, options of a session."""
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
 
 import indextables
 from tests.options.test_options import scala_configuration
@@ -19,7 +23,7 @@ EXTENSIONS = (
 
 
 @pytest.fixture(scope="module")
-def logs(spark, tmp_path_factory):
+def logs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("logs") / "t")
     rows = spark.createDataFrame([(n, f"hello w{n}") for n in range(20)], "id INT, message STRING")
     rows.write.format(FORMATS[0]).option("spark.indextables.indexing.typemap.message", "text").save(path)
@@ -28,11 +32,11 @@ def logs(spark, tmp_path_factory):
 
 
 @pytest.fixture
-def settings(spark):
+def settings(spark: SparkSession) -> Iterator[Callable[..., Any]]:
     """Set options of the session, and unset them after the test."""
     keys = []
 
-    def set_all(options):
+    def set_all(options: Any) -> None:
         for key, value in options.items():
             keys.append(f"spark.indextables.{key}")
             spark.conf.set(keys[-1], value)
@@ -43,7 +47,7 @@ def settings(spark):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_format_names_of_the_original_are_known(spark, logs, name):
+def test_format_names_of_the_original_are_known(spark: SparkSession, logs: str, name: str) -> None:
     assert spark.read.format(name).load(logs).where("message INDEXQUERY 'w3'").count() == 1
     spark.sql(f"CREATE TABLE by_class USING `{name}` LOCATION '{logs}'")
     try:
@@ -54,7 +58,7 @@ def test_format_names_of_the_original_are_known(spark, logs, name):
 
 
 @pytest.mark.parametrize("name", EXTENSIONS)
-def test_extension_names_of_the_original_are_ours(spark, name):
+def test_extension_names_of_the_original_are_ours(spark: SparkSession, name: str) -> None:
     loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
     ours = loader.loadClass("org.apache.spark.sql.indextables.Extensions")
     assert ours.isAssignableFrom(loader.loadClass(name))
@@ -70,26 +74,28 @@ def test_extension_names_of_the_original_are_ours(spark, name):
         ("tantivy4spark_indexqueryall('w7')", 1),
     ],
 )
-def test_functions_of_the_original_search(spark, logs, condition, count):
+def test_functions_of_the_original_search(spark: SparkSession, logs: str, condition: str, count: int) -> None:
     assert spark.sql(f"SELECT id FROM scala_logs WHERE {condition}").count() == count
 
 
 @pytest.mark.parametrize("least", [0, 1])
-def test_buckets_take_a_smallest_number_of_rows_that_changes_nothing(spark, logs, least):
+def test_buckets_take_a_smallest_number_of_rows_that_changes_nothing(
+    spark: SparkSession, logs: str, least: int
+) -> None:
     found = spark.sql(
         f"SELECT indextables_histogram(id, 5, 0, {least}) AS b, count(*) AS n FROM scala_logs GROUP BY 1"
     )
     assert sorted(map(tuple, found.collect())) == [(0.0, 5), (5.0, 5), (10.0, 5), (15.0, 5)]
 
 
-def test_a_larger_smallest_number_of_rows_is_refused(spark, logs):
+def test_a_larger_smallest_number_of_rows_is_refused(spark: SparkSession, logs: str) -> None:
     with pytest.raises(AnalysisException, match="HAVING count"):
         spark.sql("SELECT indextables_histogram(id, 5, 0, 3) AS b, count(*) FROM scala_logs GROUP BY 1")
 
 
 def test_a_session_with_a_configuration_of_the_original_reads_writes_and_runs_commands(
-    spark, logs, settings, tmp_path
-):
+    spark: SparkSession, logs: str, settings: Callable[..., Any], tmp_path: Path
+) -> None:
     places = (
         "cache.disk.path",
         "cache.directoryPath",
@@ -110,7 +116,9 @@ def test_a_session_with_a_configuration_of_the_original_reads_writes_and_runs_co
     assert spark.read.format("indextables").load(path).count() == 5
 
 
-def test_typemaps_of_the_session_are_defaults_for_new_columns(spark, settings, tmp_path):
+def test_typemaps_of_the_session_are_defaults_for_new_columns(
+    spark: SparkSession, settings: Callable[..., Any], tmp_path: Path
+) -> None:
     settings(
         {
             "indexing.typemap.message": "text",
@@ -138,7 +146,7 @@ def test_typemaps_of_the_session_are_defaults_for_new_columns(spark, settings, t
         ).mode("append").save(plain)
 
 
-def test_options_may_come_from_the_hadoop_configuration(spark, logs):
+def test_options_may_come_from_the_hadoop_configuration(spark: SparkSession, logs: str) -> None:
     hadoop = spark._jsc.hadoopConfiguration()
     hadoop.set("spark.indextables.read.mode", "no such mode")
     try:
@@ -150,12 +158,12 @@ def test_options_may_come_from_the_hadoop_configuration(spark, logs):
 
 
 @pytest.mark.parametrize("statement", ["ENABLE INDEXTABLES PROFILER", "DESCRIBE INDEXTABLES PROFILER CACHE"])
-def test_commands_without_a_counterpart_say_so(spark, statement):
+def test_commands_without_a_counterpart_say_so(spark: SparkSession, statement: str) -> None:
     with pytest.raises(ParseException, match="there is no profiler"):
         spark.sql(statement)
 
 
-def test_metrics_of_processes_are_in_the_environment(spark, logs):
+def test_metrics_of_processes_are_in_the_environment(spark: SparkSession, logs: str) -> None:
     spark.read.format("indextables").load(logs).where("message INDEXQUERY 'w3'").collect()
     found = spark.sql("DESCRIBE INDEXTABLES ENVIRONMENT").where("property_type = 'metric'").collect()
     assert any(
@@ -163,7 +171,7 @@ def test_metrics_of_processes_are_in_the_environment(spark, logs):
     )
 
 
-def test_settings_of_spark_and_hadoop_are_in_the_environment_without_secrets(spark):
+def test_settings_of_spark_and_hadoop_are_in_the_environment_without_secrets(spark: SparkSession) -> None:
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop.set("fs.azure.account.key.x", "never-shown")
     hadoop.set("javax.jdo.option.ConnectionURL", "jdbc://h/db?password=never-shown")
@@ -179,7 +187,7 @@ def test_settings_of_spark_and_hadoop_are_in_the_environment_without_secrets(spa
     assert "never-shown" not in str(rows)
 
 
-def _searches(spark) -> int:
+def _searches(spark: SparkSession) -> int:
     """The number of index searches of the driver, as the environment shows it."""
     found = spark.sql("DESCRIBE INDEXTABLES ENVIRONMENT").where(
         "role = 'driver' AND property_name = 'indextables.read.index_ms'"
@@ -187,7 +195,7 @@ def _searches(spark) -> int:
     return sum(int(row.property_value.rpartition("count=")[2]) for row in found.collect())
 
 
-def test_metrics_of_the_driver_are_those_of_all_its_planner_processes(spark, logs):
+def test_metrics_of_the_driver_are_those_of_all_its_planner_processes(spark: SparkSession, logs: str) -> None:
     def search(word: str) -> int:
         return spark.read.format("indextables").load(logs).where(f"message INDEXQUERY '{word}'").count()
 
@@ -200,7 +208,9 @@ def test_metrics_of_the_driver_are_those_of_all_its_planner_processes(spark, log
     assert _searches(spark) == after
 
 
-def test_the_catalog_of_the_original_finds_an_index_by_its_source(spark, tmp_path):
+def test_the_catalog_of_the_original_finds_an_index_by_its_source(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     source, index = str(tmp_path / "source"), str(tmp_path / "index")
     rows = spark.createDataFrame([(n, f"hello w{n}") for n in range(20)], "id INT, message STRING")
     rows.write.parquet(source)

@@ -6,6 +6,8 @@ import random
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -28,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully suppo
 
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "Europe/Berlin")
 # The planner answers small tables itself; without that, tasks do.
-WHERE = ({}, {"spark.indextables.read.inline.maxRows": "0"})
+WHERE: tuple[dict[str, str], ...] = ({}, {"spark.indextables.read.inline.maxRows": "0"})
 SETTINGS = [
     {
         "spark.sql.ansi.enabled": ansi,
@@ -78,13 +80,13 @@ def generated(seed: int, count: int, settings: Mapping[str, str]) -> Iterator[Ge
 
 
 @pytest.fixture(scope="module", autouse=True)
-def functions(spark):
+def functions(spark: SparkSession) -> None:
     """Functions of users that queries call."""
     register(spark)
 
 
 @pytest.fixture(scope="module")
-def tables(spark, tmp_path_factory) -> list[Pair]:
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Pair]:
     """Partitioned or not, written by Spark and by Python, of several splits."""
     folder = tmp_path_factory.mktemp("differential")
     return [
@@ -95,7 +97,9 @@ def tables(spark, tmp_path_factory) -> list[Pair]:
 
 
 @pytest.mark.parametrize("settings", [SETTINGS[0], SETTINGS[11]], ids=["planner", "tasks"])
-def test_conditions_written_by_hand_hold_for_the_same_rows(spark, tables, settings):
+def test_conditions_written_by_hand_hold_for_the_same_rows(
+    spark: SparkSession, tables: list[Pair], settings: Any
+) -> None:
     pair = tables[0]
     queries = [
         GeneratedQuery(f"SELECT id FROM {{t}} WHERE {each}".replace("mixedcase_", "MixedCase"))
@@ -124,7 +128,9 @@ def at_once(spark: SparkSession, queries: list[GeneratedQuery], pair: Pair) -> l
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_generated_queries_have_the_same_answers(spark, tables, number):
+def test_generated_queries_have_the_same_answers(
+    spark: SparkSession, tables: list[Pair], number: int
+) -> None:
     settings = SETTINGS[(number * 5 + 1) % len(SETTINGS)]
     pair = tables[number % len(tables)]
     problems = compare(spark, pair, generated(SEED + number, 12, settings), settings)
@@ -133,7 +139,7 @@ def test_generated_queries_have_the_same_answers(spark, tables, number):
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_hundreds_of_queries_without_the_bridge_have_the_same_answers(tmp_path):
+def test_hundreds_of_queries_without_the_bridge_have_the_same_answers(tmp_path: Path) -> None:
     results = run_script("queries_without_bridge", tmp_path, SEED, 8, 50, timeout=3500)
     assert results["problems"] == [], "\n\n".join(results["problems"])
 
@@ -173,7 +179,9 @@ def _condition(name: str) -> str:
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_a_view_whose_columns_were_replaced_is_refused_or_unchanged(spark, tmp_path, number):
+def test_a_view_whose_columns_were_replaced_is_refused_or_unchanged(
+    spark: SparkSession, tmp_path: Path, number: int
+) -> None:
     rng = random.Random(f"columns {SEED + number}")
     path, view = str(tmp_path / "t"), f"changing_{number}"
 
@@ -201,7 +209,9 @@ def test_a_view_whose_columns_were_replaced_is_refused_or_unchanged(spark, tmp_p
 
 @pytest.mark.soak
 @pytest.mark.timeout(12 * 3600)
-def test_thousands_of_queries_about_hundreds_of_tables_have_the_same_answers(spark, tmp_path):
+def test_thousands_of_queries_about_hundreds_of_tables_have_the_same_answers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     problems: list[str] = []
     count = 0
     until = time.monotonic() + SOAK_SECONDS

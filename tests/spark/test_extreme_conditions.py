@@ -2,11 +2,16 @@
 
 import functools
 import operator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everyone names it
+from pyspark.sql.column import Column
 
 import indextables
 
@@ -14,7 +19,7 @@ ROWS = 6000
 
 
 @pytest.fixture(scope="module")
-def numbers(spark, tmp_path_factory):
+def numbers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A table of ours, and the same rows for Spark alone."""
     path = str(tmp_path_factory.mktemp("conditions") / "numbers")
     ids = pa.array(range(ROWS), pa.int64())
@@ -30,24 +35,24 @@ def numbers(spark, tmp_path_factory):
 
 
 @pytest.fixture(params=["0", "4096"], ids=["by tasks", "inline"])
-def read_by(request, spark):
+def read_by(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.indextables.read.inline.maxRows", request.param)
     yield
     spark.conf.unset("spark.indextables.read.inline.maxRows")
 
 
-def _ids(data):
+def _ids(data: Any) -> list[Any]:
     return sorted(row.id for row in data.select("id").collect())
 
 
 # --- deep and wide ------------------------------------------------------------------------------------
 
 
-def _left_deep(terms, join):
+def _left_deep(terms: list[Any], join: Callable[..., Any]) -> Any:
     return functools.reduce(join, terms)
 
 
-def _nested_not(depth):
+def _nested_not(depth: int) -> Column:
     """NOT (a AND NOT (b AND NOT ...)), which Spark cannot flatten."""
     condition = F.col("id") > 0
     for level in range(depth):
@@ -67,12 +72,12 @@ DEEP = {
 
 
 @pytest.mark.parametrize("name", DEEP)
-def test_deep_conditions_are_answered_as_spark_answers_them(numbers, name):
+def test_deep_conditions_are_answered_as_spark_answers_them(numbers: Any, name: str) -> None:
     ours, plain = numbers
     assert _ids(ours.where(DEEP[name]())) == _ids(plain.where(DEEP[name]()))
 
 
-def test_a_wide_or_is_answered_where_spark_itself_can_nest_it(numbers, spark):
+def test_a_wide_or_is_answered_where_spark_itself_can_nest_it(numbers: Any, spark: SparkSession) -> None:
     ours, _ = numbers
     terms = [F.col("id") == 2 * i for i in range(2000)]
     while len(terms) > 1:  # as a balanced tree, which Spark's own stack can hold
@@ -82,7 +87,7 @@ def test_a_wide_or_is_answered_where_spark_itself_can_nest_it(numbers, spark):
 
 @pytest.mark.parametrize("count", [1, 17, 1000])
 @pytest.mark.parametrize("column", ["id", "small", "word"])
-def test_lists_of_any_length_are_answered(numbers, column, count):
+def test_lists_of_any_length_are_answered(numbers: Any, column: str, count: int) -> None:
     ours, plain = numbers
     values = [f"w{5 * i}" if column == "word" else 5 * i for i in range(count)]
     for condition in (F.col(column).isin(values), ~F.col(column).isin(values)):
@@ -91,7 +96,7 @@ def test_lists_of_any_length_are_answered(numbers, column, count):
     assert _ids(ours.where(condition)) == _ids(plain.where(condition))
 
 
-def test_a_long_list_with_null_is_never_false(numbers, spark):
+def test_a_long_list_with_null_is_never_false(numbers: Any, spark: SparkSession) -> None:
     ours, _ = numbers
     ours.createOrReplaceTempView("conditions_numbers")
     values = ", ".join(str(i) for i in range(100))
@@ -105,7 +110,7 @@ def test_a_long_list_with_null_is_never_false(numbers, spark):
     )
 
 
-def test_a_long_list_is_shortened_in_the_plan(numbers):
+def test_a_long_list_is_shortened_in_the_plan(numbers: Any) -> None:
     ours, _ = numbers
     said = ours.where(F.col("id").isin(list(range(5000))))._jdf.queryExecution().toString()
     assert "values the first 100]" in said
@@ -114,14 +119,14 @@ def test_a_long_list_is_shortened_in_the_plan(numbers):
 # --- texts that are not UTF-8 -------------------------------------------------------------------------
 
 
-def test_a_text_that_is_not_utf8_equals_no_other_text(spark, tmp_path):
+def test_a_text_that_is_not_utf8_equals_no_other_text(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "texts")
     spark.sql("SELECT 1 id, '\ufffd' s UNION ALL SELECT 2, 'a'").coalesce(1).write.format("indextables").save(
         path
     )
     spark.read.format("indextables").load(path).createOrReplaceTempView("texts")
 
-    def ask(condition):
+    def ask(condition: str) -> list[Any]:
         return [row.id for row in spark.sql(f"SELECT id FROM texts WHERE {condition} ORDER BY id").collect()]
 
     assert ask("s = cast(X'FF' AS STRING)") == []
@@ -148,7 +153,9 @@ SENTINELS = [
 
 
 @pytest.mark.parametrize("zone", ["America/New_York"])
-def test_sentinel_timestamps_are_compared_as_spark_compares_them(spark, tmp_path, zone, read_by):
+def test_sentinel_timestamps_are_compared_as_spark_compares_them(
+    spark: SparkSession, tmp_path: Path, zone: str, read_by: None
+) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:

@@ -2,12 +2,16 @@
 
 import re
 import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from indextables.options import Option, all_declarations
 from tests.servers import s3
-from tests.servers.s3 import STRANGER, WRITER
+from tests.servers.s3 import STRANGER, WRITER, Key, S3Server
 
 pytestmark = [
     pytest.mark.server,
@@ -16,11 +20,11 @@ pytestmark = [
 
 
 @pytest.fixture
-def path():
+def path() -> str:
     return f"s3a://{s3.BUCKET}/hadoop-{secrets.token_hex(6)}"
 
 
-def session_of(spark, server, key):
+def session_of(spark: SparkSession, server: S3Server, key: Key) -> SparkSession:
     """A session with the keys of a user, set as Spark's users set them."""
     session = spark.newSession()
     session.conf.set("fs.s3a.endpoint", server.endpoint)
@@ -31,12 +35,14 @@ def session_of(spark, server, key):
     return session
 
 
-def write_rows(session, path, **options):
+def write_rows(session: SparkSession, path: str, **options: Any) -> None:
     rows = session.range(4).selectExpr("id", "concat('word', id) AS t")
     rows.write.format("indextables").option("indexing.typemap.t", "text").options(**options).save(path)
 
 
-def test_a_session_writes_searches_and_merges_with_keys_of_hadoop(spark, seaweed_server, path, capsys):
+def test_a_session_writes_searches_and_merges_with_keys_of_hadoop(
+    spark: SparkSession, seaweed_server: S3Server, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     session = session_of(spark, seaweed_server, WRITER)
     write_rows(session, path)
     frame = session.read.format("indextables").load(path)
@@ -51,7 +57,9 @@ def test_a_session_writes_searches_and_merges_with_keys_of_hadoop(spark, seaweed
     assert WRITER.secret not in capsys.readouterr().out + str(described)
 
 
-def test_users_of_two_sessions_have_their_own_keys(spark, seaweed_server, path):
+def test_users_of_two_sessions_have_their_own_keys(
+    spark: SparkSession, seaweed_server: S3Server, path: str
+) -> None:
     writer = session_of(spark, seaweed_server, WRITER)
     write_rows(writer, path)
     stranger = session_of(spark, seaweed_server, STRANGER)
@@ -65,12 +73,12 @@ def test_users_of_two_sessions_have_their_own_keys(spark, seaweed_server, path):
 
 
 @pytest.fixture
-def hadoop(spark):
+def hadoop(spark: SparkSession) -> Iterator[Callable[..., Any]]:
     """The configuration that all sessions share; what a test sets is removed."""
     configuration = spark.sparkContext._jsc.hadoopConfiguration()
     names = []
 
-    def put(name, value):
+    def put(name: Any, value: Any) -> None:
         names.append(name)
         configuration.set(name, value)
 
@@ -79,7 +87,9 @@ def hadoop(spark):
         configuration.unset(name)
 
 
-def test_keys_of_one_bucket_and_the_default_file_system(spark, seaweed_server, hadoop):
+def test_keys_of_one_bucket_and_the_default_file_system(
+    spark: SparkSession, seaweed_server: S3Server, hadoop: Callable[..., Any]
+) -> None:
     hadoop("fs.s3a.endpoint", seaweed_server.endpoint)
     hadoop("fs.s3a.access.key", "nobody")
     hadoop("fs.s3a.secret.key", "nothing")
@@ -93,7 +103,9 @@ def test_keys_of_one_bucket_and_the_default_file_system(spark, seaweed_server, h
     assert session.sql(f"DESCRIBE INDEXTABLES TRANSACTION LOG '{table}'").count() > 0
 
 
-def test_keys_in_a_credential_store_of_hadoop(spark, seaweed_server, hadoop, path, tmp_path):
+def test_keys_in_a_credential_store_of_hadoop(
+    spark: SparkSession, seaweed_server: S3Server, hadoop: Callable[..., Any], path: str, tmp_path: Path
+) -> None:
     hadoop("hadoop.security.credential.provider.path", f"localjceks://file{tmp_path}/keys.jceks")
     jvm = spark.sparkContext._jvm
     factory = jvm.org.apache.hadoop.security.alias.CredentialProviderFactory
@@ -110,7 +122,9 @@ def test_keys_in_a_credential_store_of_hadoop(spark, seaweed_server, hadoop, pat
     assert session.read.format("indextables").load(path).count() == 4
 
 
-def test_a_provider_without_counterpart_is_refused_by_its_key(spark, seaweed_server, path):
+def test_a_provider_without_counterpart_is_refused_by_its_key(
+    spark: SparkSession, seaweed_server: S3Server, path: str
+) -> None:
     session = session_of(spark, seaweed_server, WRITER)
     session.conf.set("fs.s3a.aws.credentials.provider", "com.acme.VaultProvider")
     with pytest.raises(
@@ -121,7 +135,7 @@ def test_a_provider_without_counterpart_is_refused_by_its_key(spark, seaweed_ser
         write_rows(session, path, **{**seaweed_server.options_of(WRITER), "fs.s3a.threads.max": "3"})
 
 
-def test_spark_redacts_the_values_of_all_secrets(spark):
+def test_spark_redacts_the_values_of_all_secrets(spark: SparkSession) -> None:
     pattern = re.compile(spark.sparkContext.getConf().get("spark.redaction.regex"))
     names = [
         f"spark.indextables.{each.key}"

@@ -2,37 +2,43 @@
 
 import json
 import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 import indextables
 from tests.maintenance_tables import orphan
 
-MERGE = {"mergeOnWrite.enabled": "true"}
-AT_ONCE = {**MERGE, "mergeOnWrite.async.enabled": "false"}
-PURGE = {"purgeOnWrite.enabled": "true"}
+MERGE: dict[str, Any] = {"mergeOnWrite.enabled": "true"}
+AT_ONCE: dict[str, Any] = {**MERGE, "mergeOnWrite.async.enabled": "false"}
+PURGE: dict[str, Any] = {"purgeOnWrite.enabled": "true"}
 
 
-def append(spark, path, splits=2, rows=8, by=(), **options):
+def append(
+    spark: SparkSession, path: Path, splits: int = 2, rows: int = 8, by: Sequence[Any] = (), **options: Any
+) -> None:
     frame = spark.range(0, rows, 1, splits).selectExpr("id", "id % 2 AS part", "concat('row ', id) AS text")
     frame.write.format("indextables").mode("append").options(**options).partitionBy(*by).save(str(path))
 
 
-def live(path):
+def live(path: Path) -> Any:
     return indextables.open(path).files().num_rows
 
 
-def operations(path):
+def operations(path: Path) -> Any:
     return indextables.open(path).history()["operation"].to_pylist()
 
 
-def jobs(spark, path):
+def jobs(spark: SparkSession, path: Path) -> list[Any]:
     url = indextables.open(path).url
     return [row for row in spark.sql("DESCRIBE INDEXTABLES MERGE JOBS").collect() if row.table_path == url]
 
 
-def settled(spark, path, count):
+def settled(spark: SparkSession, path: Path, count: int) -> Any:
     """The jobs of a table, once there are so many and none runs."""
     end, found = time.monotonic() + 120, []
     while time.monotonic() < end:
@@ -43,7 +49,7 @@ def settled(spark, path, count):
     raise AssertionError(found)
 
 
-def test_a_write_merges_before_it_returns(spark, tmp_path):
+def test_a_write_merges_before_it_returns(spark: SparkSession, tmp_path: Path) -> None:
     append(spark, tmp_path / "t", **AT_ONCE)
     assert live(tmp_path / "t") == 1
     assert operations(tmp_path / "t")[0] == "MERGE SPLITS"
@@ -52,7 +58,7 @@ def test_a_write_merges_before_it_returns(spark, tmp_path):
     assert (job.status, job.total_groups, job.completed_groups) == ("COMPLETED", 1, 1)
 
 
-def test_by_default_a_merge_runs_in_the_background_and_is_listed(spark, tmp_path):
+def test_by_default_a_merge_runs_in_the_background_and_is_listed(spark: SparkSession, tmp_path: Path) -> None:
     for _ in range(3):
         append(spark, tmp_path / "t", **MERGE)
     found = settled(spark, tmp_path / "t", 1)
@@ -65,7 +71,9 @@ def test_by_default_a_merge_runs_in_the_background_and_is_listed(spark, tmp_path
     assert spark.read.format("indextables").load(str(tmp_path / "t")).count() == 24
 
 
-def test_a_merge_waits_for_enough_batches_and_goes_round_by_round(spark, tmp_path):
+def test_a_merge_waits_for_enough_batches_and_goes_round_by_round(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     # Two processors: a batch is one merged split, and two partitions make two.
     few = {**AT_ONCE, "mergeOnWrite.minBatchesToTrigger": "3"}
     append(spark, tmp_path / "t", by=["part"], **few)
@@ -77,7 +85,7 @@ def test_a_merge_waits_for_enough_batches_and_goes_round_by_round(spark, tmp_pat
     assert operations(tmp_path / "t")[:2] == ["MERGE SPLITS", "MERGE SPLITS"]
 
 
-def test_options_of_a_table_are_enough(spark, tmp_path):
+def test_options_of_a_table_are_enough(spark: SparkSession, tmp_path: Path) -> None:
     options = ", ".join(f"'{key}' '{value}'" for key, value in AT_ONCE.items())
     spark.sql(f"CREATE TABLE kept (id BIGINT) USING indextables OPTIONS ({options}) LOCATION '{tmp_path}/t'")
     try:
@@ -88,14 +96,15 @@ def test_options_of_a_table_are_enough(spark, tmp_path):
 
 
 @pytest.mark.parametrize(("wanted", "gone"), [("true", True), ("false", False)])
-def test_a_purge_follows_a_merge(spark, tmp_path, wanted, gone):
+def test_a_purge_follows_a_merge(spark: SparkSession, tmp_path: Path, wanted: str, gone: bool) -> None:
     left = orphan(tmp_path / "t")
-    append(spark, tmp_path / "t", **AT_ONCE, **PURGE, **{"purgeOnWrite.triggerAfterMerge": wanted})
+    options = {**AT_ONCE, **PURGE, "purgeOnWrite.triggerAfterMerge": wanted}
+    append(spark, tmp_path / "t", **options)
     assert live(tmp_path / "t") == 1
     assert left.exists() is not gone
 
 
-def test_a_purge_follows_each_nth_write_of_the_session(spark, tmp_path):
+def test_a_purge_follows_each_nth_write_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
     every = {**PURGE, "purgeOnWrite.triggerAfterWrites": "2", "purgeOnWrite.splitRetentionHours": "48"}
     old, young = orphan(tmp_path / "t", "old.split", 49), orphan(tmp_path / "t", "young.split", 47)
     append(spark, tmp_path / "t", **every)
@@ -105,13 +114,14 @@ def test_a_purge_follows_each_nth_write_of_the_session(spark, tmp_path):
     assert live(tmp_path / "t") == 4
 
 
-def test_what_can_only_fail_later_is_refused_before_the_write(spark, tmp_path):
+def test_what_can_only_fail_later_is_refused_before_the_write(spark: SparkSession, tmp_path: Path) -> None:
+    options = {**PURGE, "purgeOnWrite.splitRetentionHours": "1"}
     with pytest.raises(AnalysisException, match="below the minimum of 24"):
-        append(spark, tmp_path / "t", **PURGE, **{"purgeOnWrite.splitRetentionHours": "1"})
+        append(spark, tmp_path / "t", **options)
     assert not (tmp_path / "t").exists()
 
 
-def test_what_fails_after_a_write_is_not_raised(spark, tmp_path):
+def test_what_fails_after_a_write_is_not_raised(spark: SparkSession, tmp_path: Path) -> None:
     append(spark, tmp_path / "t")
     java, gateway = spark._jvm, spark.sparkContext._gateway
     wanted = {

@@ -1,8 +1,12 @@
 """The search operators in SQL and in the DataFrame API: wherever a condition can stand, and nowhere a guess."""
 
+from pathlib import Path
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, expr
 
 import indextables
@@ -31,7 +35,7 @@ def log_rows() -> pa.Table:
     )
 
 
-def having(*words):
+def having(*words: str) -> set[Any]:
     """The ids of rows whose message has one of the words."""
     return {i for i in range(40) if any(w in (TEXTS[i % len(TEXTS)] or "") for w in words)}
 
@@ -42,7 +46,7 @@ ERRORS = {i for i in range(40) if i % 4 == 0}
 
 
 @pytest.fixture(scope="module")
-def logs(spark, tmp_path_factory):
+def logs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return Pair(
         spark,
         tmp_path_factory.mktemp("operators"),
@@ -54,7 +58,7 @@ def logs(spark, tmp_path_factory):
     )
 
 
-def ids(logs, condition, table=None):
+def ids(logs: Pair, condition: str, table: Any = None) -> set[Any]:
     return {row[0] for row in logs.rows(f"SELECT id FROM {{t}} WHERE {condition}", table)}
 
 
@@ -114,12 +118,12 @@ CONDITIONS = {
 }  # fmt: skip
 
 
-def test_operators_find_their_rows_in_any_condition(logs):
+def test_operators_find_their_rows_in_any_condition(logs: Pair) -> None:
     for condition, expected in CONDITIONS.items():
         assert ids(logs, condition) == expected, condition
 
 
-def test_operators_work_in_the_conditions_of_data_frames(logs):
+def test_operators_work_in_the_conditions_of_data_frames(logs: Pair) -> None:
     frame = logs.spark.table(logs.ours)
     assert {
         r.id for r in frame.where("msg INDEXQUERY 'timeout' AND level = 'ERROR'").collect()
@@ -133,7 +137,7 @@ def test_operators_work_in_the_conditions_of_data_frames(logs):
     } == having("it's") | ERRORS
 
 
-def test_parameters_can_be_queries(logs):
+def test_parameters_can_be_queries(logs: Pair) -> None:
     query = f"SELECT id FROM {logs.ours} WHERE msg INDEXQUERY :words AND level = :level"
     assert {
         r.id for r in logs.spark.sql(query, args={"words": "timeout", "level": "ERROR"}).collect()
@@ -146,7 +150,7 @@ def test_parameters_can_be_queries(logs):
     } == TIMEOUT
 
 
-def test_literals_identifiers_and_comments_are_left_alone(logs):
+def test_literals_identifiers_and_comments_are_left_alone(logs: Pair) -> None:
     row = logs.rows(
         """SELECT 'msg INDEXQUERY ''timeout''' AS a, "x TEXTSEARCH 'y'" AS b, -- msg INDEXQUERY 'z'
            id AS indexquery, /* msg INDEXQUERY 'q' */ textsearch, `textsearch` AS `a INDEXQUERY 'b'`
@@ -189,7 +193,7 @@ QUERIES = {
 }  # fmt: skip
 
 
-def test_operators_work_through_views_subqueries_unions_and_joins(logs):
+def test_operators_work_through_views_subqueries_unions_and_joins(logs: Pair) -> None:
     logs.spark.sql(
         f"CREATE OR REPLACE TEMP VIEW log_errors AS SELECT * FROM {logs.ours} WHERE level = 'ERROR' AND msg INDEXQUERY 'timeout OR refused'"
     )
@@ -201,7 +205,7 @@ def test_operators_work_through_views_subqueries_unions_and_joins(logs):
         assert {row[0] for row in logs.rows(text)} == expected, query
 
 
-def test_operators_count_and_group(logs):
+def test_operators_count_and_group(logs: Pair) -> None:
     assert logs.rows("SELECT count(*) FROM {t} WHERE msg INDEXQUERY 'timeout'") == [(len(TIMEOUT),)]
     assert logs.rows("SELECT count_if(msg INDEXQUERY 'timeout'), count(*) FROM {t}") == [(len(TIMEOUT), 40)]
     found = logs.rows("SELECT msg INDEXQUERY 'timeout' AS f, count(*) FROM {t} GROUP BY 1")
@@ -242,14 +246,14 @@ REFUSALS = {
 }  # fmt: skip
 
 
-def test_what_cannot_be_answered_fails_with_a_reason_before_any_task(logs):
+def test_what_cannot_be_answered_fails_with_a_reason_before_any_task(logs: Pair) -> None:
     for query, reason in REFUSALS.items():
         with pytest.raises((AnalysisException, ParseException), match=f"(?s){reason}"):
             logs.rows(query.replace("{p}", logs.plain))
     assert ids(logs, "msg INDEXQUERY 'timeout'") == TIMEOUT
 
 
-def test_scores_and_fragments_come_with_a_search(logs):
+def test_scores_and_fragments_come_with_a_search(logs: Pair) -> None:
     rows = logs.rows(
         "SELECT id, _score, highlight(msg) FROM {t} WHERE msg INDEXQUERY 'timeout' ORDER BY _score DESC, id"
     )
@@ -267,16 +271,18 @@ def test_scores_and_fragments_come_with_a_search(logs):
     assert (first.id, "<b>timeout</b>" in first.h) == (rows[0][0], True)
 
 
-def test_scores_agree_with_plain_python(logs):
+def test_scores_agree_with_plain_python(logs: Pair) -> None:
     table = indextables.open(logs.path)
     plain = table.search("connection OR timeout", field="msg", columns=["id"], scores=True, limit=None)
     expected = dict(zip(plain["id"].to_pylist(), plain["_score"].to_pylist(), strict=True))
-    ours = dict(logs.ask("SELECT id, _score FROM {t} WHERE msg INDEXQUERY 'connection OR timeout'").collect())
+    ours: dict[Any, Any] = dict(
+        logs.ask("SELECT id, _score FROM {t} WHERE msg INDEXQUERY 'connection OR timeout'").collect()
+    )
     assert ours == expected
 
 
 @pytest.mark.parametrize("inline", [0, 10_000])
-def test_tasks_score_rows_by_the_counts_of_all_splits(logs, inline):
+def test_tasks_score_rows_by_the_counts_of_all_splits(logs: Pair, inline: int) -> None:
     table = indextables.open(logs.path)
     assert table.files().num_rows > 1
     plain = table.search("connection OR timeout", field="msg", columns=["id"], scores=True, limit=None)
@@ -288,11 +294,11 @@ def test_tasks_score_rows_by_the_counts_of_all_splits(logs, inline):
     assert [row.s for row in best] == sorted(expected.values(), reverse=True)[:5]
 
 
-def test_a_score_is_of_its_own_table_in_a_join(logs):
+def test_a_score_is_of_its_own_table_in_a_join(logs: Pair) -> None:
     rows = logs.ask(
         "SELECT a.id, a._score, b._score FROM {t} a JOIN {t} b ON a.id = b.id WHERE a.msg INDEXQUERY 'timeout' AND b.msg INDEXQUERY 'refused'"
     ).collect()
-    single = {
+    single: dict[Any, Any] = {
         w: dict(logs.ask(f"SELECT id, _score FROM {{t}} WHERE msg INDEXQUERY '{w}'").collect())
         for w in ("timeout", "refused")
     }
@@ -301,7 +307,7 @@ def test_a_score_is_of_its_own_table_in_a_join(logs):
     }
 
 
-def test_too_many_fields_for_an_unqualified_search_are_refused(spark, tmp_path):
+def test_too_many_fields_for_an_unqualified_search_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     columns = {f"c{i}": ["x"] for i in range(12)}
     indextables.write(tmp_path / "wide", pa.table(columns))
     frame = spark.read.format("indextables").load(str(tmp_path / "wide"))
@@ -316,7 +322,7 @@ def test_too_many_fields_for_an_unqualified_search_are_refused(spark, tmp_path):
     assert free.where("* INDEXQUERY 'x'").count() == 1
 
 
-def test_a_view_in_the_catalog_keeps_its_search(logs):
+def test_a_view_in_the_catalog_keeps_its_search(logs: Pair) -> None:
     logs.spark.sql(f"CREATE TABLE log_table USING indextables LOCATION '{logs.path}'")
     try:
         logs.spark.sql("CREATE VIEW log_view AS SELECT id, msg FROM log_table WHERE msg INDEXQUERY 'timeout'")

@@ -2,24 +2,26 @@
 
 import datetime as dt
 import decimal
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everyone names it
 
 from tests.spark.small_tables import SmallTables
 
 D = decimal.Decimal
-TEXT = {"indexing__typemap__message": "text"}
+TEXT: dict[str, Any] = {"indexing__typemap__message": "text"}
 
 
 @pytest.fixture(scope="module")
-def desk(spark, tmp_path_factory) -> SmallTables:
+def desk(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SmallTables:
     return SmallTables(spark, tmp_path_factory.mktemp("bugs"))
 
 
 @pytest.fixture(scope="module")
-def many(spark, desk) -> str:
+def many(spark: SparkSession, desk: SmallTables) -> str:
     """20,000 rows in two splits; every tenth `grp` is null."""
     data = spark.range(20_000).select(
         "id",
@@ -30,7 +32,7 @@ def many(spark, desk) -> str:
 
 
 @pytest.fixture(scope="module")
-def events(desk) -> str:
+def events(desk: SmallTables) -> str:
     rows = [
         (1, "alpha", 1, "disk error on server one"),
         (2, "Beta", 2, "timeout while reading"),
@@ -46,7 +48,7 @@ def events(desk) -> str:
 # --- 1: a cap on rows ---------------------------------------------------------------------------------
 
 
-def test_no_task_stops_at_a_number_of_rows(desk, many):
+def test_no_task_stops_at_a_number_of_rows(desk: SmallTables, many: str) -> None:
     assert len(desk.ask(f"SELECT id FROM {many}")) == 20_000
     assert desk.ask(f"SELECT count(DISTINCT message) FROM {many}") == [20_000]
     assert desk.ask(f"SELECT max(length(message)) FROM {many} WHERE id % 2 = 0") == [16]
@@ -57,7 +59,7 @@ def test_no_task_stops_at_a_number_of_rows(desk, many):
 # --- 2: groups that vanish ------------------------------------------------------------------------------
 
 
-def test_no_group_vanishes(desk, many):
+def test_no_group_vanishes(desk: SmallTables, many: str) -> None:
     groups = desk.ask(f"SELECT grp, count(*) FROM {many} GROUP BY grp")
     assert len(groups) == 7920
     assert sum(count for _, count in groups) == 20_000
@@ -66,11 +68,13 @@ def test_no_group_vanishes(desk, many):
 # --- 3: counts and nulls --------------------------------------------------------------------------------
 
 
-def test_a_count_of_a_column_leaves_nulls_out_and_a_count_of_rows_does_not(desk, many):
+def test_a_count_of_a_column_leaves_nulls_out_and_a_count_of_rows_does_not(
+    desk: SmallTables, many: str
+) -> None:
     assert desk.ask(f"SELECT count(*), count(grp), count(1) FROM {many}") == [(20_000, 18_000, 20_000)]
 
 
-def test_the_null_group_is_there(desk, many):
+def test_the_null_group_is_there(desk: SmallTables, many: str) -> None:
     assert desk.ask(f"SELECT count(*) FROM {many} GROUP BY grp HAVING grp IS NULL") == [2000]
 
 
@@ -89,7 +93,9 @@ def test_the_null_group_is_there(desk, many):
         ("NOT (name > 'delta' AND x > 4)", [1, 2, 4, 7]),
     ],
 )
-def test_a_range_of_strings_open_at_one_end_selects(desk, events, condition, ids):
+def test_a_range_of_strings_open_at_one_end_selects(
+    desk: SmallTables, events: str, condition: str, ids: list[int]
+) -> None:
     assert desk.ask(f"SELECT id FROM {events} WHERE {condition}") == ids
 
 
@@ -97,26 +103,26 @@ def test_a_range_of_strings_open_at_one_end_selects(desk, events, condition, ids
 
 
 @pytest.mark.parametrize("condition", ["x > 5 AND x > 3", "x > 3 AND x > 5", "x >= 6 AND x > 0 AND x > 5"])
-def test_of_two_bounds_on_one_side_both_hold(desk, events, condition):
+def test_of_two_bounds_on_one_side_both_hold(desk: SmallTables, events: str, condition: str) -> None:
     assert desk.ask(f"SELECT id FROM {events} WHERE {condition}") == [3, 5, 6]
 
 
 # --- 6: null-safe comparison, null in IN, NOT -------------------------------------------------------------
 
 
-def test_a_null_safe_comparison_with_null_finds_the_nulls(desk, events):
+def test_a_null_safe_comparison_with_null_finds_the_nulls(desk: SmallTables, events: str) -> None:
     assert desk.ask(f"SELECT id FROM {events} WHERE x <=> NULL") == [4]
     assert desk.ask(f"SELECT id FROM {events} WHERE x <=> (SELECT CAST(NULL AS INT))") == [4]
     assert desk.ask(f"SELECT id FROM {events} WHERE NOT (x <=> NULL) AND x < 3") == [1, 2]
 
 
-def test_a_null_in_a_list_makes_the_answer_unknown(desk, events):
+def test_a_null_in_a_list_makes_the_answer_unknown(desk: SmallTables, events: str) -> None:
     assert desk.ask(f"SELECT id FROM {events} WHERE x IN (1, NULL)") == [1]
     assert desk.ask(f"SELECT id FROM {events} WHERE x NOT IN (1, NULL)") == []
     assert desk.ask(f"SELECT id FROM {events} WHERE x NOT IN (1, NULL) OR id = 2") == [2]
 
 
-def test_not_of_unknown_is_unknown_inside_an_or(desk, events):
+def test_not_of_unknown_is_unknown_inside_an_or(desk: SmallTables, events: str) -> None:
     assert desk.ask(f"SELECT id FROM {events} WHERE NOT (x > 5) OR id = 7") == [1, 2, 7]
     assert desk.ask(f"SELECT id FROM {events} WHERE NOT (x > 5 AND name = 'x') OR id = 4") == [
         1,
@@ -134,7 +140,9 @@ def test_not_of_unknown_is_unknown_inside_an_or(desk, events):
 @pytest.mark.parametrize(
     ("pattern", "ids"), [("echo*%", [5]), ("echo?x", [6]), ("%*x", [5]), ("%?%", [6]), ("echo_x", [5, 6, 7])]
 )
-def test_stars_and_question_marks_in_like_are_themselves(desk, events, pattern, ids):
+def test_stars_and_question_marks_in_like_are_themselves(
+    desk: SmallTables, events: str, pattern: str, ids: list[int]
+) -> None:
     assert desk.ask(f"SELECT id FROM {events} WHERE name LIKE '{pattern}'") == ids
 
 
@@ -152,17 +160,19 @@ def test_stars_and_question_marks_in_like_are_themselves(desk, events, pattern, 
         ("coalesce(message INDEXQUERY 'timeout' AND length(name) > 1, id = 3)", [2, 3]),
     ],
 )
-def test_a_search_beside_what_only_spark_can_evaluate_keeps_its_meaning(desk, events, condition, ids):
+def test_a_search_beside_what_only_spark_can_evaluate_keeps_its_meaning(
+    desk: SmallTables, events: str, condition: str, ids: list[int]
+) -> None:
     assert desk.ask(f"SELECT id FROM {events} WHERE {condition}") == ids
 
 
-def test_a_search_in_the_select_list_is_evaluated(desk, events):
+def test_a_search_in_the_select_list_is_evaluated(desk: SmallTables, events: str) -> None:
     found = desk.ask(f"SELECT id, message INDEXQUERY 'timeout' AS hit FROM {events}")
     assert [number for number, hit in found if hit] == [2, 3]
     assert desk.ask(f"SELECT count(*) FROM {events} GROUP BY message INDEXQUERY 'error'") == [3, 4]
 
 
-def test_a_search_over_another_source_fails_and_says_why(desk, spark):
+def test_a_search_over_another_source_fails_and_says_why(desk: SmallTables, spark: SparkSession) -> None:
     spark.createDataFrame([("error",)], "message STRING").createOrReplaceTempView("not_ours")
     assert "indextables" in desk.failure("SELECT * FROM not_ours WHERE message INDEXQUERY 'error'").lower()
     assert "indextables" in desk.failure("SELECT message INDEXQUERY 'error' FROM not_ours").lower()
@@ -172,12 +182,14 @@ def test_a_search_over_another_source_fails_and_says_why(desk, spark):
 
 
 @pytest.mark.parametrize("query", [r"it\'s", "it''s"])
-def test_a_query_may_hold_quotes(desk, events, query):
+def test_a_query_may_hold_quotes(desk: SmallTables, events: str, query: str) -> None:
     sql = f"SELECT id FROM {events} WHERE message INDEXQUERY '{query}'"
     assert desk.ask(sql) == [6]
 
 
-def test_the_words_of_operators_are_left_alone_in_literals_names_and_comments(desk, spark, events):
+def test_the_words_of_operators_are_left_alone_in_literals_names_and_comments(
+    desk: SmallTables, spark: SparkSession, events: str
+) -> None:
     assert desk.ask("SELECT 'message INDEXQUERY \\'error\\''") == ["message INDEXQUERY 'error'"]
     assert desk.ask(f"SELECT id AS `a INDEXQUERY 'b'` FROM {events} WHERE id = 1") == [1]
     assert desk.ask(
@@ -189,7 +201,7 @@ def test_the_words_of_operators_are_left_alone_in_literals_names_and_comments(de
 # --- 10: overwriting by a condition -------------------------------------------------------------------------
 
 
-def test_overwriting_by_a_condition_keeps_the_rest(desk, spark):
+def test_overwriting_by_a_condition_keeps_the_rest(desk: SmallTables, spark: SparkSession) -> None:
     name = desk.save([(1, "a"), (2, "b"), (3, "b")], "id INT, part STRING", by=["part"])
     path = desk.path(name)
     spark.sql(f"CREATE TABLE overwritten USING indextables LOCATION '{path}'")
@@ -204,7 +216,7 @@ def test_overwriting_by_a_condition_keeps_the_rest(desk, spark):
 # --- 12: values of partitions -------------------------------------------------------------------------------
 
 
-def test_a_partition_value_survives_its_folder(desk):
+def test_a_partition_value_survives_its_folder(desk: SmallTables) -> None:
     values = [
         "a/b",
         "a=b",
@@ -229,13 +241,13 @@ def test_a_partition_value_survives_its_folder(desk):
         assert desk.ask(f"SELECT id FROM {name} WHERE part = '{quoted}'") == [number]
 
 
-def test_an_empty_partition_value_is_not_null(desk):
+def test_an_empty_partition_value_is_not_null(desk: SmallTables) -> None:
     name = desk.save([(1, ""), (2, None)], "id INT, part STRING", by=["part"])
     assert desk.ask(f"SELECT id FROM {name} WHERE part = ''") == [1]
     assert desk.ask(f"SELECT id FROM {name} WHERE part IS NULL") == [2]
 
 
-def test_a_timestamp_partition_keeps_its_fraction(desk):
+def test_a_timestamp_partition_keeps_its_fraction(desk: SmallTables) -> None:
     moment = dt.datetime(2024, 3, 10, 7, 0, 0, 123456)  # noqa: DTZ001 - as the session's zone has it
     name = desk.save([(1, moment)], "id INT, part TIMESTAMP", by=["part"])
     assert desk.ask(f"SELECT CAST(part AS STRING) FROM {name}") == [
@@ -244,7 +256,7 @@ def test_a_timestamp_partition_keeps_its_fraction(desk):
     assert ".123456" in desk.ask(f"SELECT CAST(part AS STRING) FROM {name}")[0]
 
 
-def test_a_null_partition_is_null_whatever_its_type(desk):
+def test_a_null_partition_is_null_whatever_its_type(desk: SmallTables) -> None:
     values = {
         "INT": 7,
         "DATE": dt.date(2024, 1, 1),
@@ -264,7 +276,7 @@ def test_a_null_partition_is_null_whatever_its_type(desk):
 # --- 19: types that were texts ------------------------------------------------------------------------------
 
 
-def test_decimals_shorts_and_bytes_are_numbers(desk, spark):
+def test_decimals_shorts_and_bytes_are_numbers(desk: SmallTables, spark: SparkSession) -> None:
     rows = [(D("9.00"), 9, 9), (D("10.00"), 10, 10), (D("-1.50"), -1, -1), (None, None, None)]
     name = desk.save(rows, "d DECIMAL(10,2), s SHORT, b BYTE")
     assert spark.table(name).schema.simpleString() == "struct<d:decimal(10,2),s:smallint,b:tinyint>"
@@ -279,7 +291,9 @@ def test_decimals_shorts_and_bytes_are_numbers(desk, spark):
 # --- state between queries ----------------------------------------------------------------------------------
 
 
-def test_a_query_that_failed_leaves_nothing_behind(desk, events, spark):
+def test_a_query_that_failed_leaves_nothing_behind(
+    desk: SmallTables, events: str, spark: SparkSession
+) -> None:
     with pytest.raises(PySparkException):
         spark.sql(f"SELECT id FROM {events} WHERE message INDEXQUERY 'a AND ('").collect()
     assert desk.ask(f"SELECT count(*) FROM {events}") == [7]

@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
 import indextables
@@ -29,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def table(spark, tmp_path):
+def table(spark: SparkSession, tmp_path: Path) -> DataFrame:
     path = str(tmp_path / "table")
     indextables.write(path, pa.table({"id": list(range(100))}))
     return spark.read.format("indextables").load(path)
@@ -65,17 +67,18 @@ def _eventually(check: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def _query_planners(spark) -> int:
+def _query_planners(spark: SparkSession) -> int:
     """How many processes plan queries at most."""
     cores = spark._jvm.java.lang.Runtime.getRuntime().availableProcessors()
-    return max(2, min(PLANNERS, cores))
+    result: int = max(2, min(PLANNERS, cores))
+    return result
 
 
-def _rpc(spark):
+def _rpc(spark: SparkSession) -> Any:
     return spark._jvm.org.apache.spark.sql.indextables.Rpc
 
 
-def test_many_queries_at_once_share_few_planner_processes(spark, table):
+def test_many_queries_at_once_share_few_planner_processes(spark: SparkSession, table: DataFrame) -> None:
     def ask(number: int) -> int:
         return table.where(f"id < {number}").count()
 
@@ -84,7 +87,7 @@ def test_many_queries_at_once_share_few_planner_processes(spark, table):
     assert 1 <= len(_planners()) <= _query_planners(spark) + PLANNERS
 
 
-def _stop_all_planners(spark, table) -> list[int]:
+def _stop_all_planners(spark: SparkSession, table: DataFrame) -> list[int]:
     """Stop as many idle planner processes as there may be for queries; their numbers."""
     count = _query_planners(spark)
     with ThreadPoolExecutor(count) as threads:
@@ -102,7 +105,9 @@ def _stop_all_planners(spark, table) -> list[int]:
     return stopped
 
 
-def test_a_cancelled_query_ends_the_planner_process_that_works_for_it(spark, table):
+def test_a_cancelled_query_ends_the_planner_process_that_works_for_it(
+    spark: SparkSession, table: DataFrame
+) -> None:
     # Before the test below, which leaves dead processes that a call may meet first.
     stopped = _stop_all_planners(spark, table)
     invoke = spark._jvm.java.lang.invoke
@@ -128,7 +133,9 @@ def test_a_cancelled_query_ends_the_planner_process_that_works_for_it(spark, tab
     assert table.where("id < 9").count() == 9
 
 
-def test_planners_that_die_idle_or_in_a_call_are_replaced_and_the_call_repeated(spark, table):
+def test_planners_that_die_idle_or_in_a_call_are_replaced_and_the_call_repeated(
+    spark: SparkSession, table: DataFrame
+) -> None:
     stopped = _stop_all_planners(spark, table)
     with ThreadPoolExecutor(1) as thread:
         answer = thread.submit(lambda: table.where("id < 7").collect())
@@ -149,7 +156,9 @@ def _open_files(pid: int, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("statement", ["FLUSH INDEXTABLES SEARCHER CACHE", "FLUSH INDEXTABLES DISK CACHE"])
-def test_all_planner_processes_close_their_splits(spark, tmp_path, statement):
+def test_all_planner_processes_close_their_splits(
+    spark: SparkSession, tmp_path: Path, statement: str
+) -> None:
     rows = [{"id": n, "text": f"word{n} other"} for n in range(100)]
     indextables.write(tmp_path / "t", rows, options={"indexing.typemap.text": "text"})
     reader = spark.read.format("indextables").option("cache.disk.path", str(tmp_path / "cache"))
@@ -164,14 +173,14 @@ def test_all_planner_processes_close_their_splits(spark, tmp_path, statement):
     with ThreadPoolExecutor(8) as threads:
         _eventually(lambda: list(threads.map(search, range(16))) == [1] * 16 and len(holders()) > 1)
     before = len(holders())
-    rows = spark.sql(statement).collect()
+    result = spark.sql(statement).collect()
     assert holders() == []
-    if "cleared_entries" in rows[0]:
-        assert rows[0].cleared_entries >= before
+    if "cleared_entries" in result[0]:
+        assert result[0].cleared_entries >= before
     assert search(5) == 1
 
 
-def test_only_commands_that_empty_caches_close_splits(spark, tmp_path):
+def test_only_commands_that_empty_caches_close_splits(spark: SparkSession, tmp_path: Path) -> None:
     """What a statement does follows from its command, not from words in it, such as those of a path."""
     path = tmp_path / "flush_cache" / "invalidate_environment"
     indextables.write(path, [{"id": n, "text": f"word{n}"} for n in range(100)])
@@ -190,7 +199,9 @@ def test_only_commands_that_empty_caches_close_splits(spark, tmp_path):
     assert not any(_open_files(pid, tmp_path) for pid in _planners())
 
 
-def test_a_planner_process_that_is_busy_closes_its_splits_before_its_next_call(spark, tmp_path):
+def test_a_planner_process_that_is_busy_closes_its_splits_before_its_next_call(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     indextables.write(tmp_path / "t", [{"id": 1, "text": "some words"}])
     table = spark.read.format("indextables").load(str(tmp_path / "t"))
     stopped = _stop_all_planners(spark, table)
@@ -210,7 +221,9 @@ def test_a_planner_process_that_is_busy_closes_its_splits_before_its_next_call(s
     assert [pid for pid in _planners() if _open_files(pid, tmp_path)] == []
 
 
-def test_sockets_of_workers_are_in_a_private_folder_and_stale_ones_are_deleted(spark, table):
+def test_sockets_of_workers_are_in_a_private_folder_and_stale_ones_are_deleted(
+    spark: SparkSession, table: DataFrame
+) -> None:
     table.count()
     sockets = spark._jvm.org.apache.spark.sql.indextables.SocketFolder
     folder = Path(spark._jsc.sc().conf().get("spark.python.unix.domain.socket.dir"))
@@ -225,7 +238,7 @@ def test_sockets_of_workers_are_in_a_private_folder_and_stale_ones_are_deleted(s
     assert table.count() == 100
 
 
-def test_workers_of_users_are_left_to_spark(spark, table):
+def test_workers_of_users_are_left_to_spark(spark: SparkSession, table: DataFrame) -> None:
     spark.conf.set("spark.indextables.read.inline.maxRows", "0")
     try:
         data = table.select(udf(lambda number: number + 1, "long", useArrow=False)("id").alias("id"))

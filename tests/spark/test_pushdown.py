@@ -1,6 +1,10 @@
 """What Spark pushes into a scan is answered exactly as Spark answers it over Parquet."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.spark.table_pairs import Pair, event_rows
 
@@ -35,12 +39,12 @@ CONDITIONS = [
 
 
 @pytest.fixture(scope="module")
-def pair(spark, tmp_path_factory):
+def pair(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return Pair(spark, tmp_path_factory.mktemp("pushdown"), event_rows())
 
 
 @pytest.fixture(scope="module")
-def in_tasks(spark, tmp_path_factory):
+def in_tasks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """The same rows, read by tasks and not by the planner."""
     made = Pair(spark, tmp_path_factory.mktemp("tasks"), event_rows(), name="tasks")
     frame = spark.read.format("indextables").option("read.inline.maxRows", "0").load(made.path)
@@ -48,7 +52,7 @@ def in_tasks(spark, tmp_path_factory):
     return made
 
 
-def answers(pair, conditions):
+def answers(pair: Pair, conditions: list[str]) -> Iterator[Any]:
     """The rows that each condition keeps of ours, and of Parquet: there it is evaluated for every row, unpushed."""
     selected = ", ".join(f"({condition}) AS c{i}" for i, condition in enumerate(conditions))
     everything = pair.rows(f"SELECT id, {selected} FROM {{t}}", pair.plain)
@@ -58,7 +62,7 @@ def answers(pair, conditions):
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
-def test_conditions_keep_the_rows_that_they_keep_of_parquet(pair, ansi):
+def test_conditions_keep_the_rows_that_they_keep_of_parquet(pair: Pair, ansi: str) -> None:
     pair.spark.conf.set("spark.sql.ansi.enabled", ansi)
     try:
         for condition, ours, theirs in answers(pair, CONDITIONS if ansi == "true" else CONDITIONS[::3]):
@@ -67,13 +71,13 @@ def test_conditions_keep_the_rows_that_they_keep_of_parquet(pair, ansi):
         pair.spark.conf.unset("spark.sql.ansi.enabled")
 
 
-def test_conditions_keep_the_same_rows_in_tasks(in_tasks):
+def test_conditions_keep_the_same_rows_in_tasks(in_tasks: Pair) -> None:
     for condition, ours, theirs in answers(in_tasks, CONDITIONS[::6]):
         assert ours == theirs, condition
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kathmandu"])
-def test_times_are_compared_in_the_sessions_time_zone(pair, zone):
+def test_times_are_compared_in_the_sessions_time_zone(pair: Pair, zone: str) -> None:
     pair.spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         times = [c for c in CONDITIONS if any(name in c for name in ("ts ", "day", "local", "= ts"))]
@@ -96,7 +100,7 @@ def test_times_are_compared_in_the_sessions_time_zone(pair, zone):
         ("tiny > 5", "tiny > 5"),
     ],
 )
-def test_what_is_pushed_is_shown_and_not_evaluated_again(pair, condition, shown):
+def test_what_is_pushed_is_shown_and_not_evaluated_again(pair: Pair, condition: str, shown: str) -> None:
     plan = pair.plan(f"SELECT id FROM {{t}} WHERE {condition}")
     assert shown in plan
     assert "Filter" not in plan.replace("PushedFilters", "").replace("RuntimeFilters", "")
@@ -105,7 +109,7 @@ def test_what_is_pushed_is_shown_and_not_evaluated_again(pair, condition, shown)
 @pytest.mark.parametrize(
     "condition", ["length(text) > 3", "num + 1 = 3", "lower(level) = 'x'", "array_contains(tags, 'a')"]
 )
-def test_what_only_spark_can_evaluate_stays_with_spark(pair, condition):
+def test_what_only_spark_can_evaluate_stays_with_spark(pair: Pair, condition: str) -> None:
     plan = pair.plan(f"SELECT id FROM {{t}} WHERE {condition}")
     assert "Filter " in plan
 
@@ -131,34 +135,34 @@ AGGREGATES = [
 
 
 @pytest.mark.parametrize("which", ["pair", "in_tasks"])
-def test_aggregates_are_those_of_parquet(which, request):
+def test_aggregates_are_those_of_parquet(which: str, request: pytest.FixtureRequest) -> None:
     made = request.getfixturevalue(which)
     for query in AGGREGATES:
         made.same(query)
 
 
-def test_an_aggregate_is_answered_completely_by_the_planner(pair):
+def test_an_aggregate_is_answered_completely_by_the_planner(pair: Pair) -> None:
     plan = pair.plan("SELECT level, count(*), avg(num) FROM {t} WHERE num > 0 GROUP BY level")
     assert "PushedAggregate" in plan
     assert "(complete)" in plan
     assert "HashAggregate" not in plan
 
 
-def test_an_aggregate_over_many_rows_is_shared_out_to_tasks(in_tasks):
+def test_an_aggregate_over_many_rows_is_shared_out_to_tasks(in_tasks: Pair) -> None:
     plan = in_tasks.plan("SELECT level, count(*), sum(num) FROM {t} GROUP BY level")
     assert "PushedAggregate" in plan
     assert "(complete)" not in plan
     assert "HashAggregate" in plan
 
 
-def test_a_sum_that_could_overflow_is_left_to_spark(pair):
+def test_a_sum_that_could_overflow_is_left_to_spark(pair: Pair) -> None:
     assert "PushedAggregate" not in pair.plan("SELECT sum(big) FROM {t}")
     for table in (pair.ours, pair.plain):
         with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW"):
             pair.ask("SELECT sum(big) FROM {t} WHERE big > 0", table).collect()
 
 
-def test_an_aggregate_is_not_pushed_below_a_filter_that_spark_evaluates(pair):
+def test_an_aggregate_is_not_pushed_below_a_filter_that_spark_evaluates(pair: Pair) -> None:
     assert "PushedAggregate" not in pair.plan("SELECT count(*) FROM {t} WHERE length(text) > 3")
 
 
@@ -169,7 +173,7 @@ ORDERS = [
 
 
 @pytest.mark.parametrize("which", ["pair", "in_tasks"])
-def test_the_first_rows_of_an_order_are_those_of_parquet(which, request):
+def test_the_first_rows_of_an_order_are_those_of_parquet(which: str, request: pytest.FixtureRequest) -> None:
     made = request.getfixturevalue(which)
     for order in ORDERS:
         keys = (
@@ -183,12 +187,12 @@ def test_the_first_rows_of_an_order_are_those_of_parquet(which, request):
     assert "PushedTopN" in made.plan("SELECT id FROM {t} WHERE num > 3 ORDER BY x DESC, id LIMIT 5")
 
 
-def test_an_order_by_a_struct_is_left_to_spark(pair):
+def test_an_order_by_a_struct_is_left_to_spark(pair: Pair) -> None:
     assert "PushedTopN" not in pair.plan("SELECT id FROM {t} ORDER BY user LIMIT 5")
     pair.same("SELECT id, user FROM {t} ORDER BY user, id LIMIT 5", ordered=True)
 
 
-def test_a_limit_is_pushed_and_gives_as_many_rows(pair, in_tasks):
+def test_a_limit_is_pushed_and_gives_as_many_rows(pair: Pair, in_tasks: Pair) -> None:
     for made in (pair, in_tasks):
         assert len(made.rows("SELECT id FROM {t} LIMIT 7")) == 7
         assert len(made.rows("SELECT id FROM {t} WHERE num > 0 LIMIT 7")) == 7
@@ -211,7 +215,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("which", ["pair", "in_tasks"])
-def test_queries_of_many_shapes_answer_alike(which, request):
+def test_queries_of_many_shapes_answer_alike(which: str, request: pytest.FixtureRequest) -> None:
     made = request.getfixturevalue(which)
     for query in SHAPES:
         made.same(query)

@@ -1,9 +1,13 @@
 """Streams of the data source in Python, called as Spark calls them; the session is that of `session_without_bridge`."""
 
 import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 import indextables
@@ -13,24 +17,24 @@ from indextables.spark.python_source import IndexTablesSource, StreamWriter
 SCHEMA = StructType().add("id", "long").add("text", "string")
 
 
-def batches(*ids):
+def batches(*ids: int) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pylist(
         [{"id": n, "text": f"row {n}"} for n in ids], pa.schema([("id", pa.int64()), ("text", pa.string())])
     )
 
 
-def source(path, **options):
+def source(path: Path, **options: str) -> IndexTablesSource:
     return IndexTablesSource({"path": str(path), "checkpointLocation": "/somewhere", **options})
 
 
-def write(path, batch, *ids, overwrite=False):
+def write(path: Path, batch: int, *ids: int, overwrite: bool = False) -> None:
     """A micro-batch of two tasks; the writer travels between processes."""
     writer = source(path, **{"txn.appId": "stream"}).streamWriter(SCHEMA, overwrite)
     messages = [pickle.loads(pickle.dumps(writer)).write(batches(n)) for n in ids]
     pickle.loads(pickle.dumps(writer)).commit([*messages, None], batch)
 
 
-def rows(path, reader, start, end):
+def rows(path: Path, reader: DataSourceStreamReader, start: dict[Any, Any], end: dict[Any, Any]) -> list[Any]:
     found = []
     for partition in reader.partitions(start, end):
         copy = pickle.loads(pickle.dumps(reader))
@@ -39,7 +43,7 @@ def rows(path, reader, start, end):
 
 
 @pytest.mark.skipif(StreamWriter is None, reason="Spark 4.0 has no stream writers for Arrow")
-def test_a_micro_batch_is_written_once(tmp_path):
+def test_a_micro_batch_is_written_once(tmp_path: Path) -> None:
     path = tmp_path / "t"
     write(path, 0, 1, 2)
     write(path, 1, 3)
@@ -53,7 +57,7 @@ def test_a_micro_batch_is_written_once(tmp_path):
     assert indextables.open(path).scan()["id"].to_pylist() == [9]
 
 
-def test_rows_come_once(tmp_path):
+def test_rows_come_once(tmp_path: Path) -> None:
     path = tmp_path / "t"
     for n in (1, 2, 3):
         indextables.write(path, list(batches(n)))
@@ -71,11 +75,11 @@ def test_rows_come_once(tmp_path):
     assert rows(path, again, again.initialOffset(), first) == [1, 2], "the first batch is repeated as it was"
 
 
-def test_what_it_cannot_do_is_refused(tmp_path):
+def test_what_it_cannot_do_is_refused(tmp_path: Path) -> None:
     indextables.write(tmp_path / "t", list(batches(1)))
     with pytest.raises(OptionError, match=r"needs the option txn\.appId"):
         source(tmp_path / "t").streamWriter(SCHEMA, False)
     with pytest.raises(OptionError, match=r"needs the bridge, or Spark 4\.2"):
-        source(tmp_path / "t").streamReader(SCHEMA).latestOffset()
+        cast("Any", source(tmp_path / "t").streamReader(SCHEMA)).latestOffset()
     with pytest.raises(OptionError, match="belongs to writes"):
         source(tmp_path / "t", **{"txn.appId": "x"}).streamReader(SCHEMA)

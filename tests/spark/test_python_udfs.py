@@ -2,12 +2,15 @@
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everyone names it
 from pyspark.sql.functions import arrow_udf, arrow_udtf, pandas_udf, udf, udtf  # type: ignore[attr-defined]
 from pyspark.sql.types import LongType, StringType, StructType
@@ -23,7 +26,7 @@ ROWS = 150_000  # three batches of a split
 
 
 @pytest.fixture(scope="module")
-def tables(spark, tmp_path_factory):
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Any]:
     """Views: `many` is read by a task in several batches, `few` is answered by the planner; `plain` has the rows of `many`."""
     folder = tmp_path_factory.mktemp("udfs")
     rows = pa.table(
@@ -40,7 +43,7 @@ def tables(spark, tmp_path_factory):
     return {"many": spark.table("udf_many"), "few": spark.table("udf_few")}
 
 
-def _same(value):
+def _same(value: Any) -> Any:
     return value
 
 
@@ -65,7 +68,8 @@ def _pandas_total(values: pd.Series) -> float:
 
 
 def _arrow_total(values: pa.Array) -> int:
-    return pc.sum(values).as_py()
+    result: int = pc.sum(values).as_py()
+    return result
 
 
 def _upper(words: pd.Series) -> pd.Series:
@@ -76,7 +80,7 @@ KINDS = ("pickled", "arrow-optimized", "pandas", "pandas-iterator", "arrow", "ar
 
 
 @pytest.fixture(scope="module")
-def scalar(spark):
+def scalar(spark: SparkSession) -> dict[Any, Any]:
     """A function of every kind that returns what it gets."""
     del spark  # functions are made in a session
     return {
@@ -90,11 +94,11 @@ def scalar(spark):
 
 
 @pytest.fixture(params=KINDS)
-def same(request, scalar):
+def same(request: pytest.FixtureRequest, scalar: dict[Any, Any]) -> Any:
     return scalar[request.param]
 
 
-def test_a_scalar_udf_over_several_batches_sees_every_row_once(tables, same):
+def test_a_scalar_udf_over_several_batches_sees_every_row_once(tables: dict[Any, Any], same: Any) -> None:
     found = tables["many"].select(same("id").alias("made"), "id", "word").toArrow()
     assert found.num_rows == ROWS
     assert found["made"].equals(found["id"])
@@ -104,7 +108,9 @@ def test_a_scalar_udf_over_several_batches_sees_every_row_once(tables, same):
     assert pc.count_distinct(found["id"]).as_py() == ROWS
 
 
-def test_a_condition_with_a_udf_and_a_limit_returns_rows_that_meet_it(tables, same):
+def test_a_condition_with_a_udf_and_a_limit_returns_rows_that_meet_it(
+    tables: dict[Any, Any], same: Any
+) -> None:
     found = tables["many"].where(same("id") < 30_000).limit(25_000).select("id", "word").toArrow()
     ids = found["id"].to_pylist()
     assert len(set(ids)) == 25_000
@@ -112,7 +118,7 @@ def test_a_condition_with_a_udf_and_a_limit_returns_rows_that_meet_it(tables, sa
     assert found["word"].to_pylist() == [f"w{i}" for i in ids]
 
 
-def test_a_udf_over_an_answer_of_the_planner_sees_its_rows(tables, same):
+def test_a_udf_over_an_answer_of_the_planner_sees_its_rows(tables: dict[Any, Any], same: Any) -> None:
     assert sorted(tuple(row) for row in tables["few"].select(same("id"), "word").collect()) == [
         (0, "w0"),
         (1, "w1"),
@@ -120,14 +126,16 @@ def test_a_udf_over_an_answer_of_the_planner_sees_its_rows(tables, same):
     ]
 
 
-def test_two_udfs_of_different_kinds_above_each_other_keep_their_rows(tables, scalar):
+def test_two_udfs_of_different_kinds_above_each_other_keep_their_rows(
+    tables: dict[Any, Any], scalar: dict[Any, Any]
+) -> None:
     upper = pandas_udf(_upper, "string")
     data = tables["many"].select("id", upper("word").alias("word"))
     found = data.where(scalar["pickled"]("id") % 50_000 == 7).collect()
     assert sorted(tuple(row) for row in found) == [(7, "W7"), (50_007, "W50007"), (100_007, "W100007")]
 
 
-def test_an_aggregate_udf_over_a_scan_equals_the_function_of_spark(tables):
+def test_an_aggregate_udf_over_a_scan_equals_the_function_of_spark(tables: dict[Any, Any]) -> None:
     total = pandas_udf(_pandas_total, "double")
     arrow_total = arrow_udf(_arrow_total, "long")
     groups = tables["many"].groupBy("group")
@@ -137,12 +145,12 @@ def test_an_aggregate_udf_over_a_scan_equals_the_function_of_spark(tables):
     assert tables["many"].agg(arrow_total("id")).collect()[0][0] == ROWS * (ROWS - 1) // 2
 
 
-def test_functions_over_whole_batches_see_every_row(tables):
-    def doubled(batches):
+def test_functions_over_whole_batches_see_every_row(tables: dict[Any, Any]) -> None:
+    def doubled(batches: Any) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield pa.RecordBatch.from_arrays([pc.multiply(batch.column("id"), 2)], names=["id"])
 
-    def doubled_pandas(batches):
+    def doubled_pandas(batches: Any) -> Iterator[Any]:
         for batch in batches:
             yield batch[["id"]] * 2
 
@@ -169,20 +177,26 @@ class Lengths:
         yield pa.table({"a": pa.array([batch.num_rows], pa.int64())})
 
 
-def test_a_table_function_with_columns_of_a_scan_sees_their_rows(spark, tables):
-    spark.udtf.register("udf_twice", Twice)
+def test_a_table_function_with_columns_of_a_scan_sees_their_rows(
+    spark: SparkSession, tables: dict[Any, Any]
+) -> None:
+    spark.udtf.register("udf_twice", cast("Any", Twice))
     found = spark.sql(
         "SELECT sum(abs(a)), count(*), count_if(b = concat('w', abs(a))) FROM udf_many, LATERAL udf_twice(id, word)"
     ).collect()[0]
     assert tuple(found) == (ROWS * (ROWS - 1), 2 * ROWS, 2 * ROWS)
 
 
-def test_a_table_function_over_a_whole_table_sees_every_row(spark, tables):
-    spark.udtf.register("udf_lengths", Lengths)
+def test_a_table_function_over_a_whole_table_sees_every_row(
+    spark: SparkSession, tables: dict[Any, Any]
+) -> None:
+    spark.udtf.register("udf_lengths", cast("Any", Lengths))
     assert spark.sql("SELECT sum(a) FROM udf_lengths(TABLE(udf_many))").collect()[0][0] == ROWS
 
 
-def test_udfs_and_early_stops_leave_no_arrow_memory_behind(spark, tables, scalar):
+def test_udfs_and_early_stops_leave_no_arrow_memory_behind(
+    spark: SparkSession, tables: dict[Any, Any], scalar: dict[Any, Any]
+) -> None:
     memory = spark._jvm.org.apache.spark.sql.execution.python.indextables.ScanMemory.allocator()
     for function in scalar.values():
         tables["many"].where(function("id") >= 0).limit(70_000).count()
@@ -194,7 +208,7 @@ def test_udfs_and_early_stops_leave_no_arrow_memory_behind(spark, tables, scalar
     assert memory.getAllocatedMemory() == 0
 
 
-def test_the_buffer_of_a_query_with_a_limit_is_bounded_in_bytes(spark, tmp_path):
+def test_the_buffer_of_a_query_with_a_limit_is_bounded_in_bytes(spark: SparkSession, tmp_path: Path) -> None:
     """Spark reads a task with a small limit to its end before it returns rows, but buffers 16 MB at most."""
     rows, size, batch_bytes, buffer_bytes = 1_600, 40_000, 4 << 20, 16 << 20
     text = "x" * size
@@ -213,7 +227,9 @@ def test_the_buffer_of_a_query_with_a_limit_is_bounded_in_bytes(spark, tmp_path)
     assert memory.getAllocatedMemory() == 0
 
 
-def test_batches_are_freed_where_spark_generates_no_code(spark, tables, scalar):
+def test_batches_are_freed_where_spark_generates_no_code(
+    spark: SparkSession, tables: dict[Any, Any], scalar: dict[Any, Any]
+) -> None:
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     try:
         assert (

@@ -2,27 +2,30 @@
 
 import datetime as dt
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 
 import indextables
 from tests.spark.table_pairs import Pair, event_rows, plain
 
 
 @pytest.fixture(scope="module")
-def pair(spark, tmp_path_factory):
+def pair(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return Pair(spark, tmp_path_factory.mktemp("read"), event_rows(), name="read")
 
 
-def load(spark, path, **options):
+def load(spark: SparkSession, path: str | Path, **options: str) -> DataFrame:
     return spark.read.format("indextables").options(**options).load(str(path))
 
 
 @pytest.mark.parametrize("rows", ["1000", "0"], ids=["inline", "tasks"])
-def test_rows_of_every_type_come_back_as_they_are(spark, tmp_path, rows):
+def test_rows_of_every_type_come_back_as_they_are(spark: SparkSession, tmp_path: Path, rows: str) -> None:
     spark.sql(
         """SELECT * FROM VALUES
         (TINYINT(1), 1S, 1, 1L, 1.5F, 2.5D, 1.25BD, CAST(9 AS DECIMAL(38, 10)), true, 'é', X'00FF', DATE '0001-01-01', TIMESTAMP '2024-02-29 12:00:00.123456',
@@ -47,7 +50,7 @@ def test_rows_of_every_type_come_back_as_they_are(spark, tmp_path, rows):
     )  # fmt: skip
 
 
-def test_times_of_day_and_variants_come_back(spark, tmp_path):
+def test_times_of_day_and_variants_come_back(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql("SELECT TIME '12:34:56.789' AS t, parse_json('{\"a\": [1, null]}') AS v").write.format(
         "indextables"
     ).save(str(tmp_path / "t"))
@@ -58,7 +61,7 @@ def test_times_of_day_and_variants_come_back(spark, tmp_path):
         ]
 
 
-def test_only_the_columns_asked_for_are_read(pair):
+def test_only_the_columns_asked_for_are_read(pair: Pair) -> None:
     plan = pair.plan("SELECT num FROM {t} WHERE level = 'INFO'")
     assert "[num#" in plan
     assert "msg" not in plan
@@ -67,7 +70,7 @@ def test_only_the_columns_asked_for_are_read(pair):
     )
 
 
-def test_an_empty_table_reads_as_no_rows(spark, tmp_path):
+def test_an_empty_table_reads_as_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     indextables.write(
         tmp_path / "t", pa.table({"a": pa.array([], pa.int64()), "m": pa.array([], pa.string())})
     )
@@ -78,14 +81,14 @@ def test_an_empty_table_reads_as_no_rows(spark, tmp_path):
     assert frame.groupBy("a").count().collect() == []
 
 
-def test_a_missing_table_is_named(spark, tmp_path):
+def test_a_missing_table_is_named(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException, match="no table at"):
         load(spark, tmp_path / "nothing")
     with pytest.raises(AnalysisException, match=r"unknown option 'read\.inlin\.maxrows'; did you mean"):
         load(spark, tmp_path / "nothing", **{"spark.indextables.read.inlin.maxRows": "1"})
 
 
-def test_columns_that_came_later_are_null_in_older_splits(spark, tmp_path):
+def test_columns_that_came_later_are_null_in_older_splits(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     spark.range(3).selectExpr("id").write.format("indextables").save(path)
     spark.range(3, 5).selectExpr("id", "named_struct('a', id) AS s", "'x' AS m").write.format(
@@ -110,7 +113,7 @@ def test_columns_that_came_later_are_null_in_older_splits(spark, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def versions(spark, tmp_path_factory):
+def versions(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A table of three versions: no rows, one row, two rows; and the moments after each."""
     path = tmp_path_factory.mktemp("versions") / "t"
     moments = []
@@ -124,7 +127,7 @@ def versions(spark, tmp_path_factory):
     spark.sql("DROP TABLE travelled")
 
 
-def test_an_earlier_version_is_read_by_its_number(spark, versions):
+def test_an_earlier_version_is_read_by_its_number(spark: SparkSession, versions: Any) -> None:
     path, _ = versions
     latest = indextables.open(path).version
     assert load(spark, path).count() == 2
@@ -141,7 +144,9 @@ def test_an_earlier_version_is_read_by_its_number(spark, versions):
     )
 
 
-def test_an_earlier_version_is_read_by_its_time_in_the_sessions_zone(spark, versions):
+def test_an_earlier_version_is_read_by_its_time_in_the_sessions_zone(
+    spark: SparkSession, versions: Any
+) -> None:
     path, moments = versions
     spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
     try:
@@ -173,7 +178,9 @@ def test_an_earlier_version_is_read_by_its_time_in_the_sessions_zone(spark, vers
         ({"versionAsOf": "1", "timestampAsOf": "2024-01-01"}, "not both"),
     ],
 )
-def test_a_version_that_is_not_there_is_refused(spark, versions, options, reason):
+def test_a_version_that_is_not_there_is_refused(
+    spark: SparkSession, versions: Any, options: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(AnalysisException, match=reason):
         load(spark, versions[0], **options)
 
@@ -182,7 +189,7 @@ def test_a_version_that_is_not_there_is_refused(spark, versions, options, reason
 
 
 @pytest.fixture(scope="module")
-def parts(spark, tmp_path_factory):
+def parts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A table of 10 splits in 5 folders."""
     path = tmp_path_factory.mktemp("parts") / "t"
     for half in range(2):
@@ -198,7 +205,7 @@ def parts(spark, tmp_path_factory):
     return str(path)
 
 
-def figures(frame):
+def figures(frame: DataFrame) -> dict[Any, Any]:
     """The figures of a query's scan, as Spark's SQL page shows them."""
     frame.collect()
     plan = frame._jdf.queryExecution().executedPlan()
@@ -212,7 +219,7 @@ def figures(frame):
     return {name: metrics.apply(name).value() for name in names}
 
 
-def test_the_sql_page_shows_what_was_pruned_and_read(spark, parts):
+def test_the_sql_page_shows_what_was_pruned_and_read(spark: SparkSession, parts: str) -> None:
     found = figures(spark.sql("SELECT id FROM parts WHERE day = 3 AND id < 100"))
     assert (
         found["splitsConsidered"],
@@ -229,7 +236,9 @@ def test_the_sql_page_shows_what_was_pruned_and_read(spark, parts):
     assert (again["cacheHits"], again["cacheMisses"]) == (2, 0)
 
 
-def test_the_first_rows_of_an_order_are_read_from_splits_that_can_hold_them(spark, parts):
+def test_the_first_rows_of_an_order_are_read_from_splits_that_can_hold_them(
+    spark: SparkSession, parts: str
+) -> None:
     newest = spark.sql("SELECT id FROM parts ORDER BY id DESC LIMIT 3")
     found = figures(newest)
     assert [row.id for row in newest.collect()] == [199, 198, 197]
@@ -246,14 +255,14 @@ def test_the_first_rows_of_an_order_are_read_from_splits_that_can_hold_them(spar
     assert [row.id for row in searched.collect()] == [107]
 
 
-def test_splits_are_put_into_few_tasks(spark, parts):
+def test_splits_are_put_into_few_tasks(spark: SparkSession, parts: str) -> None:
     frame = load(spark, parts, **{"read.inline.maxRows": "0"})
     assert frame.rdd.getNumPartitions() == 2
     one_each = load(spark, parts, **{"read.inline.maxRows": "0", "read.splitsPerTask": "1"})
     assert one_each.rdd.getNumPartitions() == 10
 
 
-def test_a_join_hands_its_keys_to_the_scan(spark, parts):
+def test_a_join_hands_its_keys_to_the_scan(spark: SparkSession, parts: str) -> None:
     spark.range(3).selectExpr("id AS d", "id AS keep").createOrReplaceTempView("few")
     query = "SELECT p.id FROM parts p JOIN few f ON p.day = f.d WHERE f.keep = 2"
     frame = spark.sql(query)
@@ -261,7 +270,7 @@ def test_a_join_hands_its_keys_to_the_scan(spark, parts):
     assert "dynamicpruning" in frame._jdf.queryExecution().executedPlan().toString()
 
 
-def test_a_small_table_is_broadcast(spark, parts):
+def test_a_small_table_is_broadcast(spark: SparkSession, parts: str) -> None:
     plan = (
         spark.sql("SELECT * FROM parts a JOIN parts b ON a.id = b.id")
         ._jdf.queryExecution()
@@ -271,7 +280,7 @@ def test_a_small_table_is_broadcast(spark, parts):
     assert "BroadcastHashJoin" in plan
 
 
-def test_distinct_partition_values_and_counts_come_from_the_log(spark, parts):
+def test_distinct_partition_values_and_counts_come_from_the_log(spark: SparkSession, parts: str) -> None:
     assert sorted(r.day for r in spark.sql("SELECT DISTINCT day FROM parts").collect()) == [0, 1, 2, 3, 4]
     assert sorted(tuple(r) for r in spark.sql("SELECT day, count(*) FROM parts GROUP BY day").collect()) == [
         (d, 40) for d in range(5)
@@ -286,7 +295,7 @@ def test_distinct_partition_values_and_counts_come_from_the_log(spark, parts):
     )
 
 
-def test_session_settings_reach_the_reader_and_options_win(spark, parts):
+def test_session_settings_reach_the_reader_and_options_win(spark: SparkSession, parts: str) -> None:
     spark.conf.set("spark.indextables.read.inline.maxRows", "0")
     try:
         assert load(spark, parts).rdd.getNumPartitions() == 2
@@ -296,13 +305,13 @@ def test_session_settings_reach_the_reader_and_options_win(spark, parts):
         spark.conf.unset("spark.indextables.read.inline.maxRows")
 
 
-def test_secrets_are_in_no_plan(spark, parts):
+def test_secrets_are_in_no_plan(spark: SparkSession, parts: str) -> None:
     frame = load(spark, parts, **{"aws.secretKey": "hush-hush"}).where("id = 3")
     shown = frame._jdf.queryExecution().toString() + frame._jdf.queryExecution().executedPlan().toString()
     assert "hush" not in shown
 
 
-def test_a_table_that_grew_is_read_as_it_is(spark, tmp_path):
+def test_a_table_that_grew_is_read_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     indextables.write(path, pa.table({"id": [1]}))
     frame = load(spark, path)
@@ -312,7 +321,7 @@ def test_a_table_that_grew_is_read_as_it_is(spark, tmp_path):
     assert sorted(plain(tuple(r)) for r in frame.where("id > 0").collect()) == [(1,), (2,)]
 
 
-def test_a_table_of_the_original_is_read_and_searched(spark):
+def test_a_table_of_the_original_is_read_and_searched(spark: SparkSession) -> None:
     fixture = Path(__file__).parents[3] / "shared/fixtures/original-0.5.4/04_partitioned"
     if not fixture.is_dir():
         pytest.skip(f"there are no tables of the original at {fixture}")

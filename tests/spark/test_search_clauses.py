@@ -6,6 +6,7 @@ import random
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,7 +51,7 @@ def notes(seed: int = 12) -> pa.Table:
     """Notes of owners 1 to 24, about one value in ten null."""
     rng = random.Random(seed)
 
-    def row(number: int) -> dict:
+    def row(number: int) -> dict[str, Any]:
         values = {
             "owner": rng.randint(1, 24),
             "team": rng.choice("abc"),
@@ -136,15 +137,15 @@ def count(rows: list[Row]) -> Counter[str]:
 
 
 @pytest.fixture(scope="module")
-def clauses(spark, tmp_path_factory) -> Clauses:
+def clauses(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Clauses:
     return Clauses(spark, tmp_path_factory.mktemp("clauses"))
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_a_search_in_this_clause_answers_as_a_plain_expression(clauses, name):
+def test_a_search_in_this_clause_answers_as_a_plain_expression(clauses: Clauses, name: Any) -> None:
     clauses.compare(QUERIES[name])
 
 
-def test_there_are_a_hundred_queries_and_each_one_has_a_search():
+def test_there_are_a_hundred_queries_and_each_one_has_a_search() -> None:
     assert len(QUERIES) >= 100
     assert all("[[" in query for query in QUERIES.values())

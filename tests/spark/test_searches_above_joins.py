@@ -1,18 +1,19 @@
 """Searches far above their table: over outer joins behind projections and views, and from within subqueries."""
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.spark.small_tables import SmallTables
 
 
 @pytest.fixture(scope="module")
-def desk(spark, tmp_path_factory) -> SmallTables:
+def desk(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SmallTables:
     spark.range(1, 6).selectExpr("cast(id AS int) k").createOrReplaceTempView("keys")
     return SmallTables(spark, tmp_path_factory.mktemp("joins"))
 
 
 @pytest.fixture(scope="module")
-def notes(desk) -> str:
+def notes(desk: SmallTables) -> str:
     """Rows 1 to 3; `message` is text, and null in row 3."""
     rows = [(1, "alpha x"), (2, "beta"), (3, None)]
     return desk.save(rows, "id INT, message STRING", indexing__typemap__message="text")
@@ -36,21 +37,25 @@ def _above(notes: str, shape: str, what: str, condition: str) -> str:
 
 
 @pytest.mark.parametrize("shape", ABOVE)
-def test_not_search_above_an_outer_join_keeps_rows_that_the_join_made_up(desk, notes, shape):
+def test_not_search_above_an_outer_join_keeps_rows_that_the_join_made_up(
+    desk: SmallTables, notes: str, shape: str
+) -> None:
     assert desk.ask(_above(notes, shape, "k", "NOT message INDEXQUERY 'alpha'")) == [2, 3, 4, 5]
     assert desk.ask(_above(notes, shape, "k", "message INDEXQUERY 'alpha'")) == [1]
 
 
 @pytest.mark.parametrize("shape", ABOVE)
-def test_a_search_above_an_outer_join_is_false_for_rows_that_the_join_made_up(desk, notes, shape):
+def test_a_search_above_an_outer_join_is_false_for_rows_that_the_join_made_up(
+    desk: SmallTables, notes: str, shape: str
+) -> None:
     found = desk.ask(_above(notes, shape, "k, message INDEXQUERY 'alpha'", "TRUE"))
     assert found == [(1, True), (2, False), (3, False), (4, False), (5, False)]
 
 
 @pytest.mark.parametrize("never", ["FALSE", "id NOT IN (1, NULL)", "id > 1 AND id < 1", "id = NULL"])
 def test_a_search_is_false_for_rows_that_a_join_made_up_where_no_row_of_the_table_can_match(
-    desk, notes, never
-):
+    desk: SmallTables, notes: str, never: str
+) -> None:
     table = f"(SELECT * FROM {notes} WHERE {never})"
     joined = f"SELECT k, m AS message FROM (SELECT k, message AS m FROM keys FULL JOIN {table} ON k = id)"
     found = desk.ask(f"SELECT k, message INDEXQUERY 'alpha', highlight(message) FROM ({joined})")
@@ -60,7 +65,9 @@ def test_a_search_is_false_for_rows_that_a_join_made_up_where_no_row_of_the_tabl
     assert desk.ask(f"SELECT id FROM {table} WHERE message INDEXQUERY 'alpha'") == []
 
 
-def test_not_search_above_an_outer_join_in_a_view_keeps_rows_that_the_join_made_up(desk, notes, spark):
+def test_not_search_above_an_outer_join_in_a_view_keeps_rows_that_the_join_made_up(
+    desk: SmallTables, notes: str, spark: SparkSession
+) -> None:
     spark.sql(f"CREATE OR REPLACE TEMP VIEW joined AS {JOINED.format(t=notes)}")
     assert desk.ask("SELECT k FROM joined WHERE NOT message INDEXQUERY 'alpha'") == [2, 3, 4, 5]
     assert desk.ask("SELECT count_if(message INDEXQUERY 'alpha') FROM joined") == [1]
@@ -78,12 +85,16 @@ def test_not_search_above_an_outer_join_in_a_view_keeps_rows_that_the_join_made_
         ("EXISTS (SELECT 1 FROM keys WHERE k > t.id AND NOT t.message INDEXQUERY 'alpha')", [2, 3]),
     ],
 )
-def test_a_search_of_the_outer_table_in_a_subquery_is_answered(desk, notes, condition, expected):
+def test_a_search_of_the_outer_table_in_a_subquery_is_answered(
+    desk: SmallTables, notes: str, condition: str, expected: list[int]
+) -> None:
     assert desk.ask(f"SELECT id FROM {notes} t WHERE {condition}") == expected
 
 
 @pytest.mark.parametrize("correlation", ["id = k", "id <= k", "id < k + 1 AND id > 0"])
-def test_a_search_within_a_correlated_scalar_subquery_is_answered(desk, notes, correlation):
+def test_a_search_within_a_correlated_scalar_subquery_is_answered(
+    desk: SmallTables, notes: str, correlation: str
+) -> None:
     found = desk.ask(
         f"SELECT k, (SELECT count(*) FROM {notes} WHERE {correlation} AND message INDEXQUERY 'alpha') FROM keys"
     )
@@ -91,7 +102,7 @@ def test_a_search_within_a_correlated_scalar_subquery_is_answered(desk, notes, c
     assert found == [(1, 1), *((k, later) for k in range(2, 6))]
 
 
-def test_a_search_of_the_outer_table_in_a_scalar_subquery_is_answered(desk, notes):
+def test_a_search_of_the_outer_table_in_a_scalar_subquery_is_answered(desk: SmallTables, notes: str) -> None:
     sql = f"SELECT id, (SELECT count(*) FROM keys WHERE k = t.id AND t.message INDEXQUERY 'alpha') FROM {notes} t"
     assert desk.ask(sql) == [(1, 1), (2, 0), (3, 0)]
 
@@ -116,6 +127,6 @@ def test_a_search_of_the_outer_table_in_a_scalar_subquery_is_answered(desk, note
     ],
 )
 def test_a_condition_of_a_subquery_mixes_a_search_of_its_table_with_outer_columns(
-    desk, notes, condition, expected
-):
+    desk: SmallTables, notes: str, condition: str, expected: list[int]
+) -> None:
     assert desk.ask(f"SELECT id FROM {notes} o WHERE {condition.format(t=notes)}") == expected

@@ -26,14 +26,14 @@ from tests import ROOT
 from tests.spark.script_runner import run_script
 
 
-def test_a_table_written_without_spark_is_read_by_its_path(spark, tmp_path):
+def test_a_table_written_without_spark_is_read_by_its_path(spark: SparkSession, tmp_path: Path) -> None:
     indextables.write(tmp_path / "t", pa.table({"id": [1, 2, 3], "message": ["a b", "c", None]}))
     rows = spark.read.format("indextables").load(str(tmp_path / "t")).select("message", "id").collect()
     assert sorted(tuple(row) for row in rows if row[0]) == [("a b", 1), ("c", 2)]
     assert len(rows) == 3
 
 
-def test_configure_adds_to_what_is_set_and_replaces_nothing(monkeypatch):
+def test_configure_adds_to_what_is_set_and_replaces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/their/python")
     builder = SparkSession.Builder()
     builder.config("spark.jars", "/their.jar").config("spark.sql.extensions", "their.Extension")
@@ -47,7 +47,7 @@ def test_configure_adds_to_what_is_set_and_replaces_nothing(monkeypatch):
     assert os.environ["PYSPARK_PYTHON"] == "/their/python"
 
 
-def test_the_bridge_in_the_package_is_made_from_the_sources_as_they_are():
+def test_the_bridge_in_the_package_is_made_from_the_sources_as_they_are() -> None:
     packaged = bridge.packaged_jar(pyspark.__version__)
     assert packaged.is_file(), "run scripts/build_bridge.py"
     assert bridge.jar() == packaged, "the sources changed: run scripts/build_bridge.py"
@@ -57,7 +57,7 @@ def test_the_bridge_in_the_package_is_made_from_the_sources_as_they_are():
 
 
 @pytest.mark.parametrize("minor", MINORS)
-def test_a_version_has_its_own_sources_where_its_internals_differ(minor):
+def test_a_version_has_its_own_sources_where_its_internals_differ(minor: Any) -> None:
     own = {path.name for path in (ROOT / "bridge" / "compat" / minor).glob("*.scala")}
     used = {path.name: path.parent.name for path in sources_for(ROOT / "bridge", minor)}
     assert used.keys() == {path.name for path in (ROOT / "bridge" / "src").glob("*.scala")}
@@ -71,12 +71,14 @@ def test_a_version_has_its_own_sources_where_its_internals_differ(minor):
         ("4.99.0", r"install pyspark~=4\.99\.0 in this environment"),
     ],
 )
-def test_another_spark_than_the_bridge_can_serve_is_refused(version, message):
+def test_another_spark_than_the_bridge_can_serve_is_refused(version: str, message: str) -> None:
     with pytest.raises(bridge.BridgeError, match=message):
         bridge.jar(version)
 
 
-def test_a_bridge_that_is_not_there_is_compiled_once_after_one_line(tmp_path, monkeypatch, capsys):
+def test_a_bridge_that_is_not_there_is_compiled_once_after_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     there = bridge.jar()
     monkeypatch.setattr(bridge, "packaged_jar", lambda version: tmp_path / "no" / there.name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -96,13 +98,13 @@ def test_a_bridge_that_is_not_there_is_compiled_once_after_one_line(tmp_path, mo
     assert capsys.readouterr().err == ""
 
 
-def test_plain_python_does_not_load_pyspark():
+def test_plain_python_does_not_load_pyspark() -> None:
     results = run_script("import_without_spark")
     assert results == {"pyspark": False}
 
 
 @pytest.mark.skipif(pyspark.__version__ < "4.2", reason="older versions have no such warning")
-def test_the_warning_of_pyspark_about_pandas_is_not_printed():
+def test_the_warning_of_pyspark_about_pandas_is_not_printed() -> None:
     load = "import pyspark.testing.utils"
     configure = "import indextables; from pyspark.sql import SparkSession; indextables.configure(SparkSession.builder)"
     printed = [
@@ -116,7 +118,7 @@ def test_the_warning_of_pyspark_about_pandas_is_not_printed():
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="older versions have no such warning")
-def test_the_warning_of_python_about_forks_of_the_planner_is_not_printed():
+def test_the_warning_of_python_about_forks_of_the_planner_is_not_printed() -> None:
     fork = (
         "import os, threading, time; threading.Thread(target=time.sleep, args=[1], daemon=True).start(); "
         "child = os.fork() or os._exit(0); os.waitpid(child, 0)"
@@ -132,7 +134,7 @@ def test_the_warning_of_python_about_forks_of_the_planner_is_not_printed():
 
 
 @pytest.mark.parametrize("name", [bridge.EXTENSIONS, *bridge.EXTENSIONS_OF_SCALA])
-def test_the_extensions_by_any_of_their_names_are_the_bridge(name):
+def test_the_extensions_by_any_of_their_names_are_the_bridge(name: Any) -> None:
     builder = SparkSession.Builder().config("spark.sql.extensions", f"their.Extension, {name}")
     assert indextables.configure(builder)._options["spark.sql.extensions"] == f"their.Extension, {name}"
     running: Any = SimpleNamespace(conf={"spark.sql.extensions": f"their.Extension, {name}"})
@@ -141,25 +143,27 @@ def test_the_extensions_by_any_of_their_names_are_the_bridge(name):
     assert not session_setup._has_bridge(other)
 
 
-def test_a_bridge_that_cannot_be_stored_names_the_variable_for_another_folder(tmp_path):
+def test_a_bridge_that_cannot_be_stored_names_the_variable_for_another_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(bridge.BridgeError, match=r"cannot be written to .*; set XDG_CACHE_HOME to a folder"):
         bridge.build(tmp_path / "file" / "bridge.jar")
 
 
-def test_an_error_of_ours_is_its_sentence_and_no_traceback(spark, tmp_path):
+def test_an_error_of_ours_is_its_sentence_and_no_traceback(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException) as raised:
         spark.read.format("indextables").option("read.batchSize", "many").load(str(tmp_path))
     assert str(raised.value).startswith("option 'read.batchsize' is 'many', but")
     assert "Traceback" not in str(raised.value)
 
 
-def test_the_memory_of_one_process_is_no_place_for_many(spark):
+def test_the_memory_of_one_process_is_no_place_for_many(spark: SparkSession) -> None:
     with pytest.raises(AnalysisException, match="is the memory of one process"):
         spark.range(1).write.format("indextables").save("memory://here/t")
 
 
-def test_secrets_are_not_in_plans(spark, tmp_path, capsys):
+def test_secrets_are_not_in_plans(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     indextables.write(tmp_path / "t", pa.table({"id": [1]}))
     frame = (
         spark.read.format("indextables")
@@ -172,7 +176,9 @@ def test_secrets_are_not_in_plans(spark, tmp_path, capsys):
     assert "hush-hush" not in shown
 
 
-def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_attached_to(tmp_path):
+def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_attached_to(
+    tmp_path: Path,
+) -> None:
     seed = int(os.environ.get("INDEXTABLES_QUERY_SEED") or random.SystemRandom().randrange(1 << 31))
     results = run_script("session_without_bridge", tmp_path, seed)
     assert results["plain_queries"] == [], "\n\n".join(results["plain_queries"])
@@ -209,7 +215,9 @@ def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_att
     assert results["merged_at_the_end"] == [20, 300], "a session that ends waits for merges in the background"
 
 
-def test_a_session_whose_environment_is_not_activated_is_attached_to_and_started_again(tmp_path):
+def test_a_session_whose_environment_is_not_activated_is_attached_to_and_started_again(
+    tmp_path: Path,
+) -> None:
     results = run_script("session_not_activated", tmp_path)
     assert "indextables.attach(spark)" in results["running"]
     assert results["attached"] == [7]
@@ -222,7 +230,7 @@ def test_a_session_whose_environment_is_not_activated_is_attached_to_and_started
     assert results["restarted"] == [7], "the JVM of a session that was stopped takes the jar"
 
 
-def test_attach_says_what_to_set_where_workers_have_no_indextables(tmp_path):
+def test_attach_says_what_to_set_where_workers_have_no_indextables(tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
     results = run_script("session_of_another_python", tmp_path, PYSPARK_PYTHON=f"{tmp_path}/bare/bin/python")
     assert "Spark's Python workers cannot run indextables" in results["attached"]
@@ -230,7 +238,7 @@ def test_attach_says_what_to_set_where_workers_have_no_indextables(tmp_path):
     assert results["still there"] == 3
 
 
-def test_spark_connect_has_everything_but_attach(tmp_path):
+def test_spark_connect_has_everything_but_attach(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
     results = run_script("connect_session", tmp_path, SPARK_CONNECT_MODE_ENABLED="1")
     # PySpark warns of each setting of the builder that its server has had since it started; of ours it does not.
@@ -260,7 +268,7 @@ def test_spark_connect_has_everything_but_attach(tmp_path):
     assert "Spark Connect" in results["attach"]
 
 
-def test_python_and_scala_spell_the_key_of_an_option_alike(spark):
+def test_python_and_scala_spell_the_key_of_an_option_alike(spark: SparkSession) -> None:
     options = getattr(getattr(spark._jvm.org.apache.spark.sql.indextables, "SessionOptions$"), "MODULE$")
     keys = ["mergeSchema", "spark.indextables.mergeSchema", "Spark.IndexTables.MERGESCHEMA"]
     keys += ["spark.hadoop.fs.s3a.access.key", "spark.indextables.spark.hadoop.dfs.x", "indexing.typemap.A.b"]

@@ -3,11 +3,15 @@
 import itertools
 import shutil
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
 import indextables
@@ -19,7 +23,7 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def ids(spark, tmp_path):
+def ids(spark: SparkSession, tmp_path: Path) -> Any:
     """The path of a table with ids 1 to 3, and a view of it."""
     path = str(tmp_path / "ids")
     indextables.write(path, pa.table({"id": [1, 2, 3]}))
@@ -29,7 +33,7 @@ def ids(spark, tmp_path):
 
 
 @pytest.fixture
-def by_tasks(spark):
+def by_tasks(spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.indextables.read.inline.maxRows", "0")
     yield
     spark.conf.unset("spark.indextables.read.inline.maxRows")
@@ -47,7 +51,9 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
-def test_all_scans_of_a_query_read_one_version_although_rows_come_in_between(spark, ids, by_tasks, query):
+def test_all_scans_of_a_query_read_one_version_although_rows_come_in_between(
+    spark: SparkSession, ids: Any, by_tasks: None, query: Any
+) -> None:
     path, view = ids
     data = spark.sql(query.format(v=view, p=path))
     data._jdf.queryExecution().optimizedPlan()
@@ -57,12 +63,14 @@ def test_all_scans_of_a_query_read_one_version_although_rows_come_in_between(spa
     assert spark.table(view).count() == 4
 
 
-def test_a_commit_while_a_subquery_runs_is_not_seen_by_the_outer_query(spark, ids, by_tasks, tmp_path):
+def test_a_commit_while_a_subquery_runs_is_not_seen_by_the_outer_query(
+    spark: SparkSession, ids: Any, by_tasks: None, tmp_path: Path
+) -> None:
     path, view = ids
     mark = tmp_path / "mark"
 
     @udf("bigint", useArrow=False)
-    def commit(number):
+    def commit(number: Any) -> Any:
         if not mark.exists():
             mark.touch()
             indextables.write(path, pa.table({"id": [100]}))
@@ -75,7 +83,9 @@ def test_a_commit_while_a_subquery_runs_is_not_seen_by_the_outer_query(spark, id
     assert sorted(row.id for row in spark.sql(sql).collect()) == [1, 2, 3, 100]
 
 
-def test_a_dataframe_that_ran_keeps_its_version_and_one_made_from_it_reads_the_newest(spark, ids, by_tasks):
+def test_a_dataframe_that_ran_keeps_its_version_and_one_made_from_it_reads_the_newest(
+    spark: SparkSession, ids: Any, by_tasks: None
+) -> None:
     path, view = ids
     data = spark.table(view).where("id > 1")
     assert sorted(row.id for row in data.collect()) == [2, 3]
@@ -85,7 +95,7 @@ def test_a_dataframe_that_ran_keeps_its_version_and_one_made_from_it_reads_the_n
     assert data.count() == 3
 
 
-def test_cached_rows_stay_until_spark_is_told(spark, ids):
+def test_cached_rows_stay_until_spark_is_told(spark: SparkSession, ids: Any) -> None:
     path, view = ids
     data = spark.table(view).where("id > 1").cache()
     try:
@@ -100,7 +110,7 @@ def test_cached_rows_stay_until_spark_is_told(spark, ids):
 # --- a table that changed ------------------------------------------------------------------------------
 
 
-def _overwrite(data, path, **options):
+def _overwrite(data: DataFrame, path: str, **options: str) -> None:
     data.coalesce(1).write.format("indextables").mode("overwrite").options(**options).save(path)
 
 
@@ -113,7 +123,7 @@ CHANGED = {
 
 
 @pytest.fixture(scope="module")
-def changed(spark, tmp_path_factory):
+def changed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A view of a table, and a DataFrame of it, made before all its columns changed their types."""
     path = str(tmp_path_factory.mktemp("changed") / "table")
     _overwrite(
@@ -148,7 +158,9 @@ def changed(spark, tmp_path_factory):
     ],
 )
 @pytest.mark.parametrize("inline", ["0", "4096"])
-def test_a_view_made_before_its_columns_were_replaced_is_refused(spark, changed, sql, inline):
+def test_a_view_made_before_its_columns_were_replaced_is_refused(
+    spark: SparkSession, changed: str, sql: str, inline: str
+) -> None:
     spark.conf.set("spark.indextables.read.inline.maxRows", inline)
     try:
         with pytest.raises(PySparkException) as caught:
@@ -163,7 +175,9 @@ def test_a_view_made_before_its_columns_were_replaced_is_refused(spark, changed,
     assert [row.t for row in fresh.collect()] == [5, 5, 5]
 
 
-def test_a_dataframe_with_a_dropped_column_is_refused_without_a_traceback(spark, tmp_path, by_tasks):
+def test_a_dataframe_with_a_dropped_column_is_refused_without_a_traceback(
+    spark: SparkSession, tmp_path: Path, by_tasks: None
+) -> None:
     path = str(tmp_path / "dropped")
     _overwrite(spark.sql("SELECT id, id AS gone FROM range(3)"), path)
     data = spark.read.format("indextables").load(path)
@@ -175,7 +189,7 @@ def test_a_dataframe_with_a_dropped_column_is_refused_without_a_traceback(spark,
         assert "Traceback" not in str(caught.value)
 
 
-def test_a_dataframe_reads_on_after_columns_were_added(spark, tmp_path):
+def test_a_dataframe_reads_on_after_columns_were_added(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "wider")
     _overwrite(spark.sql("SELECT id FROM range(3)"), path)
     data = spark.read.format("indextables").load(path)
@@ -184,7 +198,9 @@ def test_a_dataframe_reads_on_after_columns_were_added(spark, tmp_path):
     assert sorted(row.id for row in data.collect()) == [0, 1, 2, 3, 4]
 
 
-def test_a_dataframe_whose_table_is_gone_is_refused_whatever_it_reads(spark, tmp_path):
+def test_a_dataframe_whose_table_is_gone_is_refused_whatever_it_reads(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     path = str(tmp_path / "gone")
     indextables.write(path, pa.table({"id": [1, 2, 3]}))
     data = spark.read.format("indextables").load(path)
@@ -197,7 +213,7 @@ def test_a_dataframe_whose_table_is_gone_is_refused_whatever_it_reads(spark, tmp
         data.count()
 
 
-def test_a_table_of_a_catalog_that_nobody_wrote_to_is_empty(spark):
+def test_a_table_of_a_catalog_that_nobody_wrote_to_is_empty(spark: SparkSession) -> None:
     spark.sql("CREATE TABLE never_written (id INT, message STRING) USING indextables")
     try:
         assert spark.sql("SELECT * FROM never_written").collect() == []

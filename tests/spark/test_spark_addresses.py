@@ -1,9 +1,11 @@
 """Columns of addresses compare as addresses in Spark, wherever a comparison stands."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 
 import indextables
@@ -11,7 +13,7 @@ from tests.read.test_addresses import VALUES
 
 
 @pytest.fixture(scope="module")
-def hosts(spark, tmp_path_factory):
+def hosts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("hosts") / "t")
     rows = spark.createDataFrame(list(enumerate(VALUES, start=1)), "id INT, ip STRING")
     rows.write.format("indextables").option("indexing.typemap.ip", "ip").save(path)
@@ -19,7 +21,7 @@ def hosts(spark, tmp_path_factory):
     return path
 
 
-def ids(spark, query):
+def ids(spark: SparkSession, query: str) -> list[Any]:
     return sorted(row[0] for row in spark.sql(query).collect())
 
 
@@ -44,7 +46,9 @@ def ids(spark, query):
         ("id = 4 AND ip > '10.0.0.200'", [4]),
     ],
 )
-def test_a_comparison_is_one_of_addresses(spark, hosts, condition, expected):
+def test_a_comparison_is_one_of_addresses(
+    spark: SparkSession, hosts: str, condition: str, expected: Any
+) -> None:
     assert ids(spark, f"SELECT id FROM hosts WHERE {condition}") == expected
 
 
@@ -63,7 +67,9 @@ def test_a_comparison_is_one_of_addresses(spark, hosts, condition, expected):
         ),
     ],
 )
-def test_it_is_one_wherever_it_stands(spark, hosts, query, expected):
+def test_it_is_one_wherever_it_stands(
+    spark: SparkSession, hosts: str, query: str, expected: list[int]
+) -> None:
     assert ids(spark, query) == expected
 
 
@@ -88,21 +94,23 @@ CONDITIONS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_it_finds_the_rows_of_the_search_in_subqueries_and_common_table_expressions(
-    spark, hosts, form, condition
-):
+    spark: SparkSession, hosts: str, form: str, condition: str
+) -> None:
     query = f"SELECT id FROM hosts WHERE ip INDEXQUERY '{CONDITIONS[condition]}'"
     expected = ids(spark, query)
     assert expected
     assert ids(spark, form.format(condition)) == expected
 
 
-def test_its_negation_finds_all_other_addresses_in_a_common_table_expression(spark, hosts):
+def test_its_negation_finds_all_other_addresses_in_a_common_table_expression(
+    spark: SparkSession, hosts: str
+) -> None:
     for condition in ("ip <> '10.0.0.0/24'", "NOT ip = '10.0.0.0/24'", "ip NOT IN ('10.0.0.0/24')"):
         query = f"WITH h AS (SELECT * FROM hosts) SELECT id FROM h WHERE {condition}"
         assert ids(spark, query) == [4, 5, 7, 8]
 
 
-def test_a_list_of_addresses_and_columns(spark, hosts):
+def test_a_list_of_addresses_and_columns(spark: SparkSession, hosts: str) -> None:
     query = "SELECT id FROM hosts WHERE ip IN ('10.0.0.0/28', concat(substr(ip, 1, 4), '168.1.1'))"
     assert ids(spark, query) == [1, 2, 4]
 
@@ -112,7 +120,9 @@ def test_a_list_of_addresses_and_columns(spark, hosts):
     ("condition", "expected"),
     [("ip = '10.0.0.0/24'", [1, 2, 3]), ("ip < '10.0.0.30'", [1, 2]), ("ip <> '10.0.0.0/24'", [4, 5, 7, 8])],
 )
-def test_streams_compare_addresses(spark, hosts, tmp_path, by, condition, expected):
+def test_streams_compare_addresses(
+    spark: SparkSession, hosts: str, tmp_path: Path, by: str, condition: str, expected: list[int]
+) -> None:
     spark.sql(f"CREATE TABLE streamed_hosts USING indextables LOCATION '{hosts}'")
     try:
         reader = spark.readStream
@@ -148,18 +158,20 @@ WITH RECURSIVE r AS (SELECT ip, 1 AS n FROM hosts UNION ALL SELECT ip, n + 1 FRO
         (f"{RECURSIVE} SELECT * FROM r WHERE ip = '10.0.0.0/24'", "cannot be answered here"),
     ],
 )
-def test_values_that_are_no_column_are_never_compared_as_texts_in_silence(spark, hosts, query, message):
+def test_values_that_are_no_column_are_never_compared_as_texts_in_silence(
+    spark: SparkSession, hosts: str, query: str, message: str
+) -> None:
     with pytest.raises(AnalysisException) as caught:
         spark.sql(query).collect()
     assert message in str(caught.value)
     assert "INDEXQUERY" not in str(caught.value)
 
 
-def test_the_result_of_an_aggregate_is_compared_as_a_text(spark, hosts):
+def test_the_result_of_an_aggregate_is_compared_as_a_text(spark: SparkSession, hosts: str) -> None:
     assert spark.sql("SELECT 1 WHERE (SELECT min_by(ip, id) FROM hosts) = '10.0.0.1'").count() == 1
 
 
-def test_data_frames_views_and_named_tables(spark, hosts):
+def test_data_frames_views_and_named_tables(spark: SparkSession, hosts: str) -> None:
     frame = spark.read.format("indextables").load(hosts)
     assert frame.where(F.col("ip").between("10.0.0.2", "10.0.0.30")).count() == 1
     spark.sql(f"CREATE TABLE named_hosts USING indextables LOCATION '{hosts}'")
@@ -171,23 +183,23 @@ def test_data_frames_views_and_named_tables(spark, hosts):
         spark.sql("DROP TABLE named_hosts")
 
 
-def test_an_order_without_an_address_is_refused(spark, hosts):
+def test_an_order_without_an_address_is_refused(spark: SparkSession, hosts: str) -> None:
     with pytest.raises(AnalysisException, match="'ip' is a column of addresses, and 'abc' is neither"):
         spark.sql("SELECT id FROM hosts WHERE ip < 'abc'")
 
 
-def test_a_comparison_that_no_index_can_answer_is_refused(spark, hosts):
+def test_a_comparison_that_no_index_can_answer_is_refused(spark: SparkSession, hosts: str) -> None:
     both = "SELECT ip FROM hosts UNION ALL SELECT string(id) FROM range(3)"
     with pytest.raises(AnalysisException, match="cannot be answered here"):
         spark.sql(f"SELECT * FROM ({both}) WHERE ip = '10.0.0.0/24'").collect()
 
 
-def test_rows_copied_elsewhere_are_compared_as_texts(spark, hosts, tmp_path):
+def test_rows_copied_elsewhere_are_compared_as_texts(spark: SparkSession, hosts: str, tmp_path: Path) -> None:
     spark.table("hosts").write.parquet(str(tmp_path / "copy"))
     assert spark.read.parquet(str(tmp_path / "copy")).where("ip = '10.0.0.0/24'").count() == 0
 
 
-def test_addresses_choose_no_rows_to_delete(spark, hosts):
+def test_addresses_choose_no_rows_to_delete(spark: SparkSession, hosts: str) -> None:
     with pytest.raises(AnalysisException):
         spark.sql(f"DELETE FROM indextables.`{hosts}` WHERE ip = '10.0.0.0/24'")
     assert spark.read.format("indextables").load(hosts).count() == len(VALUES)
@@ -197,7 +209,7 @@ ORIGINAL = Path(__file__).parents[2] / "../shared/fixtures/original-0.5.3/ip"
 
 
 @pytest.mark.skipif(not ORIGINAL.exists(), reason="the original's tables are not here")
-def test_addresses_of_a_table_of_the_original_compare_as_addresses(spark):
+def test_addresses_of_a_table_of_the_original_compare_as_addresses(spark: SparkSession) -> None:
     path = str(ORIGINAL.resolve())
     frame, table = spark.read.format("indextables").load(path), indextables.open(path)
     for condition, expected in (

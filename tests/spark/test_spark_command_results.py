@@ -2,8 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import Row
 
 import indextables as it
 from indextables.commands.execute import implementation_of
@@ -11,6 +14,7 @@ from indextables.options import Options
 from indextables.schema.spark import from_arrow
 from indextables.store import open_store
 from tests import command_uses
+from tests.servers.fixtures import StoreUrl
 
 # These tell of processes and of Spark's own cache folder: there is nothing to compare but their columns.
 OF_PROCESSES = {
@@ -28,7 +32,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("opening", command_uses.USES)
-def test_spark_does_what_plain_python_does(spark, opening: str, template: Path, tmp_path: Path) -> None:
+def test_spark_does_what_plain_python_does(
+    spark: SparkSession, opening: str, template: Path, tmp_path: Path
+) -> None:
     use, options = command_uses.USES[opening], {"cache.disk.path": str(tmp_path / "cache")}
     by_spark = command_uses.prepared(template, opening, tmp_path / "by_spark", options)
     found = spark.sql(use.sql.format(by_spark))
@@ -46,12 +52,14 @@ def test_spark_does_what_plain_python_does(spark, opening: str, template: Path, 
     ]
 
 
-def _maps(row: dict) -> dict:
+def _maps(row: dict[str, Any]) -> dict[str, Any]:
     pairs = {k for k, v in row.items() if isinstance(v, list) and all(isinstance(p, tuple) for p in v)}
     return {k: dict(v) if k in pairs else v for k, v in row.items()}
 
 
-def test_a_prewarm_in_the_background_runs_on_executors_and_can_be_waited_for(spark, tmp_path: Path) -> None:
+def test_a_prewarm_in_the_background_runs_on_executors_and_can_be_waited_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     command_uses.worn(tmp_path / "t")
     spark.sql("FLUSH INDEXTABLES DISK CACHE").collect()
     tasks = _tasks(spark)
@@ -66,7 +74,7 @@ def test_a_prewarm_in_the_background_runs_on_executors_and_can_be_waited_for(spa
     assert sum(row.splits_cached for row in spark.sql("DESCRIBE INDEXTABLES DISK CACHE").collect()) == 8
 
 
-def test_a_prewarm_that_fails_in_the_background_says_why(spark, tmp_path: Path) -> None:
+def test_a_prewarm_that_fails_in_the_background_says_why(spark: SparkSession, tmp_path: Path) -> None:
     command_uses.worn(tmp_path / "t")
     gone = it.open(tmp_path / "t").files()["path"][0].as_py()
     (tmp_path / "t" / gone).unlink()
@@ -80,7 +88,7 @@ def test_a_prewarm_that_fails_in_the_background_says_why(spark, tmp_path: Path) 
     assert f"1 splits could not be warmed, one is {gone}" in ended.error_message
 
 
-def test_later_passes_of_a_merge_run_on_executors_too(spark, tmp_path: Path) -> None:
+def test_later_passes_of_a_merge_run_on_executors_too(spark: SparkSession, tmp_path: Path) -> None:
     """Two splits at a time make 8 become 4, 4 become 2, 2 become 1."""
     for number in range(8):
         it.write(tmp_path / "t", [{"id": number}])
@@ -95,26 +103,28 @@ def test_later_passes_of_a_merge_run_on_executors_too(spark, tmp_path: Path) -> 
     assert (mine.total_batches, mine.completed_batches) == (3, 3)
 
 
-def _tasks(spark) -> int:
+def _tasks(spark: SparkSession) -> int:
     """How many tasks executors have ended so far."""
     tracker = spark.sparkContext._jsc.sc().statusStore()
     return sum(executor.totalTasks() for executor in _listed(tracker.executorList(False)))
 
 
-def _listed(sequence):
+def _listed(sequence: Any) -> list[Any]:
     return [sequence.apply(number) for number in range(sequence.size())]
 
 
 @pytest.mark.server
 @pytest.mark.parametrize("kind", ["s3", "azure"])
-def test_commands_of_spark_reach_object_stores(spark, make_store_url, kind: str) -> None:
+def test_commands_of_spark_reach_object_stores(
+    spark: SparkSession, make_store_url: StoreUrl, kind: str
+) -> None:
     """The work is done by tasks, which open the store with what the driver gives them."""
     url, given = make_store_url(kind)
     options = {**given, "purge.retentionCheckEnabled": "false"}
     for number in range(4):
         it.write(url, [{"id": number, "day": number % 2}], partition_by=["day"], options=options)
 
-    def only(statement: str):
+    def only(statement: str) -> Row:
         return spark.sql(statement.format(url)).collect()[0]
 
     for key, value in options.items():

@@ -7,6 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import Row
 
 import indextables as it
 from indextables.commands import COMMANDS
@@ -15,13 +17,13 @@ from indextables.schema.spark import from_arrow
 from tests.maintenance_tables import appended, ids, orphan
 
 
-def only(spark, text: str):
+def only(spark: SparkSession, text: str) -> Row:
     found = spark.sql(text).collect()
     assert len(found) == 1, found
     return found[0]
 
 
-def test_maintenance_of_a_table(spark, tmp_path: Path) -> None:
+def test_maintenance_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "t"
     for _ in range(2):
         appended(table, 4)
@@ -48,7 +50,7 @@ def test_maintenance_of_a_table(spark, tmp_path: Path) -> None:
     assert len(ids(table)) == 24
 
 
-def test_looking_into_a_table(spark, tmp_path: Path) -> None:
+def test_looking_into_a_table(spark: SparkSession, tmp_path: Path) -> None:
     appended(tmp_path, 2)
     assert only(spark, f"DESC INDEXTABLES STATE '{tmp_path}'").num_files == 2
     history = spark.sql(f"DESCRIBE INDEXTABLES HISTORY '{tmp_path}' LIMIT 1").collect()
@@ -67,7 +69,7 @@ def test_looking_into_a_table(spark, tmp_path: Path) -> None:
     assert spark.sql(f"DESCRIBE INDEXTABLES DATA SKIPPING STATS '{tmp_path}'").count() == 3
 
 
-def test_caches_of_the_driver_and_the_workers(spark, tmp_path: Path) -> None:
+def test_caches_of_the_driver_and_the_workers(spark: SparkSession, tmp_path: Path) -> None:
     appended(tmp_path, 3)
     assert only(spark, f"PREWARM INDEXTABLES CACHE '{tmp_path}' ON FIELDS (message)").splits_prewarmed == 3
     assert only(spark, "DESCRIBE INDEXTABLES DISK CACHE").splits_cached >= 3
@@ -94,7 +96,7 @@ BUNDLES = Path(__file__).parents[1] / "golden" / "tables"
 ANSWERS = json.loads((BUNDLES / "expected.json").read_text())
 
 
-def test_a_table_of_the_original_is_converted_by_tasks(spark, tmp_path: Path) -> None:
+def test_a_table_of_the_original_is_converted_by_tasks(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     shutil.copytree(BUNDLES / "quickwit-bundles", path)
     before = spark.read.format("indextables").load(str(path)).orderBy("id").collect()
@@ -108,7 +110,7 @@ def test_a_table_of_the_original_is_converted_by_tasks(spark, tmp_path: Path) ->
         assert {where: table.where(where).count() for where in expected["counts"]} == expected["counts"]
 
 
-def test_a_conversion_by_tasks_leaves_a_damaged_split(spark, tmp_path: Path) -> None:
+def test_a_conversion_by_tasks_leaves_a_damaged_split(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     shutil.copytree(BUNDLES / "quickwit-bundles", path)
     damaged = path / "part-1.split"
@@ -119,7 +121,7 @@ def test_a_conversion_by_tasks_leaves_a_damaged_split(spark, tmp_path: Path) -> 
     assert damaged.name in it.open(path).files()["path"].to_pylist()
 
 
-def test_names_of_a_catalog(spark, tmp_path: Path) -> None:
+def test_names_of_a_catalog(spark: SparkSession, tmp_path: Path) -> None:
     appended(tmp_path, 2, partition_by=())
     spark.sql(f"CREATE TABLE upkept USING indextables LOCATION '{tmp_path}'")
     try:
@@ -142,7 +144,7 @@ def test_names_of_a_catalog(spark, tmp_path: Path) -> None:
         ("CHECKPOINT INDEXTABLES '{}/nothing'", "no table at"),
     ],
 )
-def test_errors_are_raised(spark, tmp_path: Path, text: str, says: str) -> None:
+def test_errors_are_raised(spark: SparkSession, tmp_path: Path, text: str, says: str) -> None:
     appended(tmp_path, 1)
     with pytest.raises(PySparkException, match=says):
         spark.sql(text.format(tmp_path)).collect()

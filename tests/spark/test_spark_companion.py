@@ -1,9 +1,12 @@
 """Companion indexes in Spark: built by its executors, and read as Spark reads the source."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 import indextables
 
@@ -21,7 +24,7 @@ PLAIN = {"message INDEXQUERY 'disk'": "message RLIKE '(?i)(^|\\\\W)disk(\\\\W|$)
 
 
 @pytest.fixture(scope="module")
-def source(spark, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("companion") / "source"
     words = "array('disk full', 'all well', 'Disk slow', 'login failed', null)"
     spark.range(60).selectExpr(
@@ -40,7 +43,7 @@ def plain(condition: str) -> str:
     return condition
 
 
-def build(spark, source: Path, index: Path, clauses: str = "") -> dict:
+def build(spark: SparkSession, source: Path, index: Path, clauses: str = "") -> dict[str, Any]:
     (row,) = spark.sql(
         f"BUILD INDEXTABLES COMPANION FOR PARQUET '{source}' INDEXING MODES ('message':'text') {clauses} "
         f"AT LOCATION '{index}'"
@@ -48,7 +51,9 @@ def build(spark, source: Path, index: Path, clauses: str = "") -> dict:
     return row.asDict()
 
 
-def test_an_index_is_built_by_executors_and_read_as_spark_reads_the_source(spark, source, tmp_path) -> None:
+def test_an_index_is_built_by_executors_and_read_as_spark_reads_the_source(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
     index = tmp_path / "index"
     planned = build(spark, source, index, "DRY RUN")
     assert (planned["status"], planned["splits_created"], index.exists()) == ("dry_run", 3, False)
@@ -72,7 +77,7 @@ def test_an_index_is_built_by_executors_and_read_as_spark_reads_the_source(spark
         assert first[0] == first[1], condition
 
 
-def test_a_sync_reads_what_is_new_and_freshness_reads_all(spark, tmp_path) -> None:
+def test_a_sync_reads_what_is_new_and_freshness_reads_all(spark: SparkSession, tmp_path: Path) -> None:
     source, index = tmp_path / "source", tmp_path / "index"
     frame = spark.range(20).selectExpr("id", "concat('disk ', id) AS message").coalesce(1)
     frame.write.parquet(str(source))
@@ -89,7 +94,7 @@ def test_a_sync_reads_what_is_new_and_freshness_reads_all(spark, tmp_path) -> No
     assert (count(), count(**latest), count(versionAsOf="1")) == (30, 30, 10)
 
 
-def test_what_would_change_an_index_is_refused(spark, source, tmp_path) -> None:
+def test_what_would_change_an_index_is_refused(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     indextables.companion(source, at=index)
     companion = spark.read.format("indextables").load(str(index))
@@ -121,7 +126,7 @@ def test_what_would_change_an_index_is_refused(spark, source, tmp_path) -> None:
         stream.trigger(availableNow=True).start().awaitTermination()
 
 
-def test_commands_run_on_an_index(spark, source, tmp_path) -> None:
+def test_commands_run_on_an_index(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     build(spark, source, index, "TARGET INPUT SIZE 1")
     splits = indextables.open(index).files().num_rows
@@ -160,7 +165,7 @@ def test_commands_run_on_an_index(spark, source, tmp_path) -> None:
 
 
 @pytest.fixture
-def named(spark, tmp_path):
+def named(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     """A Parquet table of the session catalog, whose property names its companion index."""
     words = "array('disk full', 'all well', 'Disk slow', 'login failed', null)"
     frame = spark.range(40).selectExpr("id", f"{words}[id % 5] AS message", "concat('d', id % 2) AS day")
@@ -172,7 +177,7 @@ def named(spark, tmp_path):
     spark.sql("DROP TABLE named_source")
 
 
-def test_a_source_is_searched_by_its_own_name(spark, named, tmp_path) -> None:
+def test_a_source_is_searched_by_its_own_name(spark: SparkSession, named: Path, tmp_path: Path) -> None:
     def ids(query: str) -> list[int]:
         return [row.id for row in spark.sql(query).collect()]
 
@@ -215,7 +220,9 @@ def test_a_source_is_searched_by_its_own_name(spark, named, tmp_path) -> None:
         spark.conf.unset("spark.indextables.companion.freshness")
 
 
-def test_a_source_whose_index_is_not_its_own_is_not_searched(spark, named, tmp_path) -> None:
+def test_a_source_whose_index_is_not_its_own_is_not_searched(
+    spark: SparkSession, named: Path, tmp_path: Path
+) -> None:
     def change(index: object) -> None:
         spark.sql(
             f"ALTER TABLE named_source SET TBLPROPERTIES ('indextables.companion.indexroot' = '{index}')"
@@ -241,11 +248,11 @@ def test_a_source_whose_index_is_not_its_own_is_not_searched(spark, named, tmp_p
 
 
 @pytest.fixture
-def catalogued(spark, tmp_path):
+def catalogued(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Path]]:
     """Makes Parquet tables of the session catalog with companion indexes; takes names and frames."""
     names = []
 
-    def make(name: str, frame, *partitions: str, clauses: str = "", statement: str = "") -> Path:
+    def make(name: str, frame: Any, *partitions: str, clauses: str = "", statement: str = "") -> Path:
         names.append(name)
         place, index = tmp_path / name, tmp_path / f"{name}_index"
         if statement:
@@ -263,16 +270,16 @@ def catalogued(spark, tmp_path):
         spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
-def rows_of(spark, query: str) -> list[tuple]:
+def rows_of(spark: SparkSession, query: str) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, spark.sql(query).collect()), key=str)
 
 
-def disks(spark, rows: int = 8, *more: str):
+def disks(spark: SparkSession, rows: int = 8, *more: str) -> DataFrame:
     return spark.range(rows).selectExpr("id", "concat('disk ', id) AS message", *more)
 
 
 def test_a_source_whose_catalog_has_other_partitions_than_folders_is_not_searched(
-    spark, catalogued, tmp_path
+    spark: SparkSession, catalogued: Callable[..., Path], tmp_path: Path
 ) -> None:
     place = catalogued("parted", disks(spark, 8, "concat('d', id % 2) AS day"), "day")
     search = "SELECT id, day FROM parted WHERE message INDEXQUERY 'disk'"
@@ -293,7 +300,9 @@ def test_a_source_whose_catalog_has_other_partitions_than_folders_is_not_searche
         spark.sql(search).collect()
 
 
-def test_a_source_that_is_read_with_options_is_not_searched(spark, catalogued) -> None:
+def test_a_source_that_is_read_with_options_is_not_searched(
+    spark: SparkSession, catalogued: Callable[..., Path]
+) -> None:
     place = catalogued("globbed", disks(spark))
     disks(spark).write.mode("append").parquet(str(place))
     spark.sql("REFRESH TABLE globbed")
@@ -317,7 +326,9 @@ def test_a_source_that_is_read_with_options_is_not_searched(spark, catalogued) -
         spark.table("deep").where(search).count()
 
 
-def test_columns_that_a_query_does_not_use_may_be_missing_in_the_index(spark, catalogued, tmp_path) -> None:
+def test_columns_that_a_query_does_not_use_may_be_missing_in_the_index(
+    spark: SparkSession, catalogued: Callable[..., Path], tmp_path: Path
+) -> None:
     place = catalogued("added", disks(spark))
     spark.sql("ALTER TABLE added ADD COLUMNS (level STRING)")
     assert rows_of(spark, "SELECT id FROM added WHERE message INDEXQUERY 'disk'") == [
@@ -338,7 +349,9 @@ def test_columns_that_a_query_does_not_use_may_be_missing_in_the_index(spark, ca
     )
 
 
-def test_columns_are_compared_without_regard_to_case(spark, catalogued) -> None:
+def test_columns_are_compared_without_regard_to_case(
+    spark: SparkSession, catalogued: Callable[..., Path]
+) -> None:
     statement = "CREATE TABLE cased (id BIGINT, message STRING, level STRING) USING parquet"
     frame = spark.range(6).selectExpr(
         "id AS ID", "concat('disk ', id) AS Message", "IF(id % 2 = 0, 'high', 'low') AS LEVEL"
@@ -361,7 +374,9 @@ def test_columns_are_compared_without_regard_to_case(spark, catalogued) -> None:
         spark.conf.unset("spark.sql.caseSensitive")
 
 
-def test_partition_columns_of_texts_that_look_like_dates_are_searched(spark, catalogued, tmp_path) -> None:
+def test_partition_columns_of_texts_that_look_like_dates_are_searched(
+    spark: SparkSession, catalogued: Callable[..., Path], tmp_path: Path
+) -> None:
     frame = disks(spark, 6, "concat('2026-05-0', 1 + id % 2) AS day")
     place = catalogued("dated", frame, "day")
     search = "SELECT id, day FROM dated WHERE message INDEXQUERY 'disk' AND day = '2026-05-01'"
@@ -384,7 +399,9 @@ def test_partition_columns_of_texts_that_look_like_dates_are_searched(spark, cat
         build(spark, place, tmp_path / "third_index", "PARTITION TYPES ('day':'words')")
 
 
-def test_times_of_partitions_are_in_the_zone_of_the_session(spark, catalogued, tmp_path) -> None:
+def test_times_of_partitions_are_in_the_zone_of_the_session(
+    spark: SparkSession, catalogued: Callable[..., Path], tmp_path: Path
+) -> None:
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     frame = disks(spark, 2, "TIMESTAMP '2026-05-01 10:00:00' + make_interval(0,0,0,0,id) AS t")
     query = "SELECT id, unix_timestamp(t) FROM zoned WHERE {}"
@@ -409,7 +426,9 @@ def test_times_of_partitions_are_in_the_zone_of_the_session(spark, catalogued, t
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_the_catalog_of_indexes_does_not_answer_for_a_clone(spark, catalogued, tmp_path) -> None:
+def test_the_catalog_of_indexes_does_not_answer_for_a_clone(
+    spark: SparkSession, catalogued: Callable[..., Path], tmp_path: Path
+) -> None:
     catalogued("cloned", disks(spark))
     spark.conf.set("spark.sql.catalog.companions", "io.indextables.catalog.IndexTablesCatalog")
     named = "SELECT count(*) AS n FROM companions.spark_catalog.default.{}"
@@ -425,7 +444,9 @@ def test_the_catalog_of_indexes_does_not_answer_for_a_clone(spark, catalogued, t
         spark.sql("DROP TABLE clone")
 
 
-def test_the_region_of_an_index_may_come_from_hadoop(spark, catalogued, tmp_path) -> None:
+def test_the_region_of_an_index_may_come_from_hadoop(
+    spark: SparkSession, catalogued: Callable[..., Path], tmp_path: Path
+) -> None:
     catalogued("regional", disks(spark))
     index = tmp_path / "regional_index"
     spark.sql(

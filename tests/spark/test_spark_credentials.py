@@ -2,12 +2,14 @@
 
 import json
 import secrets
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.servers import s3
 from tests.servers.identity import Catalog, service, vault_file
-from tests.servers.s3 import READER, STRANGER, WRITER
+from tests.servers.s3 import READER, STRANGER, WRITER, Key, S3Server
 
 pytestmark = [
     pytest.mark.server,
@@ -15,7 +17,7 @@ pytestmark = [
 ]
 
 
-def session_with(spark, server, **settings):
+def session_with(spark: SparkSession, server: S3Server, **settings: Any) -> SparkSession:
     session = spark.newSession()
     session.conf.set("spark.indextables.aws.endpoint", server.endpoint)
     for key, value in settings.items():
@@ -23,15 +25,17 @@ def session_with(spark, server, **settings):
     return session
 
 
-def write_rows(session, path):
+def write_rows(session: SparkSession, path: str) -> None:
     session.range(0, 4, 1, 2).write.format("indextables").mode("append").save(path)
 
 
-def keys_of(key):
+def keys_of(key: Key) -> dict[Any, Any]:
     return {"access_key_id": key.name, "secret_access_key": key.secret}
 
 
-def test_a_function_gives_credentials_to_planner_and_tasks_until_they_expire(spark, seaweed_server):
+def test_a_function_gives_credentials_to_planner_and_tasks_until_they_expire(
+    spark: SparkSession, seaweed_server: S3Server
+) -> None:
     name = f"spark-{secrets.token_hex(6)}"
     file = vault_file(name)
     path = f"s3://{s3.BUCKET}/{name}/t"
@@ -62,7 +66,9 @@ def test_a_function_gives_credentials_to_planner_and_tasks_until_they_expire(spa
         file.with_suffix(".calls").unlink(missing_ok=True)
 
 
-def test_unity_catalog_gives_credentials_to_planner_and_tasks(spark, seaweed_server, capsys):
+def test_unity_catalog_gives_credentials_to_planner_and_tasks(
+    spark: SparkSession, seaweed_server: S3Server, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = f"s3://{s3.BUCKET}/uc-{secrets.token_hex(6)}"
     with service(Catalog({"aws_temp_credentials": keys_of(WRITER)})) as catalog:
         settings = {"databricks.workspaceUrl": catalog.url, "databricks.apiToken": "uc-token-never-shown"}
@@ -84,7 +90,7 @@ def test_unity_catalog_gives_credentials_to_planner_and_tasks(spark, seaweed_ser
     "key",
     ["credentials.provider", "databricks.workspaceUrl", "azure.endpoint", "gcp.endpoint", "fs.azure.sas.c"],
 )
-def test_a_catalog_does_not_decide_where_credentials_go(spark, key):
+def test_a_catalog_does_not_decide_where_credentials_go(spark: SparkSession, key: str) -> None:
     name = f"credentials_{secrets.token_hex(4)}"
     value = "os:getcwd" if key == "credentials.provider" else "http://127.0.0.1:9"
     with pytest.raises(Exception, match=r"decides where its readers' credentials|in clear text"):

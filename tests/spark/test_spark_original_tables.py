@@ -2,8 +2,10 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 ORIGINAL = Path(__file__).parents[2] / "../shared/fixtures/original-0.5.3"
 CONDITIONS = json.loads((ORIGINAL / "conditions.json").read_text()) if ORIGINAL.exists() else {}
@@ -14,7 +16,7 @@ pytestmark = pytest.mark.skipif(not CONDITIONS, reason="the original's tables ar
 
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("name", sorted(CONDITIONS))
-def test_conditions_find_as_many_rows_as_in_the_data(spark, name, every):
+def test_conditions_find_as_many_rows_as_in_the_data(spark: SparkSession, name: Any, every: int) -> None:
     """One in five of the conditions; all of them in long runs, since each is a scan of its own."""
     spark.read.format("indextables").load(str((ORIGINAL / name).resolve())).createOrReplaceTempView(
         "original"
@@ -30,7 +32,9 @@ def test_conditions_find_as_many_rows_as_in_the_data(spark, name, every):
     assert found == {where: CONDITIONS[name][where] for where in asked}
 
 
-def test_an_option_of_one_read_or_write_is_refused_where_it_has_no_effect(spark, tmp_path):
+def test_an_option_of_one_read_or_write_is_refused_where_it_has_no_effect(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = str(tmp_path / "t")
     spark.range(3).write.format("indextables").save(table)
     with pytest.raises(Exception, match="'replacewhere' belongs to writes"):

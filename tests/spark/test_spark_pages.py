@@ -2,9 +2,12 @@
 
 import re
 import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 import indextables
 from indextables import functions
@@ -14,7 +17,7 @@ from tests.page_examples import Example, examples, printed_by, table_below
 SQL_PAGE = "docs/sql.md"
 
 
-def outcome(spark, example: Example) -> str:
+def outcome(spark: SparkSession, example: Example) -> str:
     """What a statement prints: its rows, or the sentence with which it fails."""
     try:
         return printed_by(lambda: spark.sql(example.code).show(truncate=False))
@@ -25,7 +28,7 @@ def outcome(spark, example: Example) -> str:
 
 
 @pytest.fixture
-def folder(spark, tmp_path, monkeypatch):
+def folder(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder in which a page works; tables that it makes are dropped in the end."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -39,7 +42,7 @@ def folder(spark, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "page", ["README.md", "docs/guide/spark.md", "docs/guide/streaming.md", "docs/spark.md", SQL_PAGE]
 )
-def test_examples_run_and_print_what_the_page_shows(spark, page, folder):
+def test_examples_run_and_print_what_the_page_shows(spark: SparkSession, page: str, folder: Path) -> None:
     found = examples(page, "py", "sql")
     assert found
     names: dict[str, object] = {"spark": spark}
@@ -57,14 +60,14 @@ def test_examples_run_and_print_what_the_page_shows(spark, page, folder):
 
 
 @pytest.fixture
-def logs(spark, folder):
+def logs(spark: SparkSession, folder: Path) -> Path:
     """The table of the page on SQL."""
     table, *_ = examples(SQL_PAGE, "sql")
     spark.sql(table.code)
     return folder
 
 
-def test_what_the_page_says_is_refused_is_refused_in_these_words(spark, logs):
+def test_what_the_page_says_is_refused_is_refused_in_these_words(spark: SparkSession, logs: Path) -> None:
     rows = table_below(SQL_PAGE, "### What is refused")
     assert len(rows) > 5
     for condition, sentence in rows:
@@ -73,7 +76,7 @@ def test_what_the_page_says_is_refused_is_refused_in_these_words(spark, logs):
         assert str(failure.value).startswith(sentence), condition
 
 
-def test_columns_are_searched_as_the_page_says(spark, folder):
+def test_columns_are_searched_as_the_page_says(spark: SparkSession, folder: Path) -> None:
     spark.sql(
         """SELECT 'ERROR' AS level, 'shopping cart' AS service, 'a Timeout' AS message, 'Cart saved' AS title, '10.0.1.7' AS client,
         '{"user": {"name": "ann"}}' AS doc, 500 AS status, TIMESTAMP '2024-05-01 10:00:00' AS at, named_struct('ms', 1001) AS request,
@@ -100,7 +103,7 @@ def test_columns_are_searched_as_the_page_says(spark, folder):
         frame.where("raw INDEXQUERY 'x'").count()
 
 
-def test_the_page_names_every_function():
+def test_the_page_names_every_function() -> None:
     text = (ROOT / SQL_PAGE).read_text()
     for name in functions.__all__:
         assert f"`{name}(" in text, name

@@ -1,21 +1,25 @@
 """Spark's long-lived processes, the planner's and the workers', read with the keys of each query."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
+from pyspark.sql import SparkSession
 
 import indextables
 from tests.servers import s3
-from tests.servers.s3 import LISTER, READER, STRANGER, WRITER
+from tests.servers.s3 import LISTER, READER, STRANGER, WRITER, Key, S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 
 
 @pytest.mark.parametrize("inline", ["0", "1000"], ids=["by tasks", "by the planner"])
 def test_a_query_reads_with_its_own_keys_in_processes_that_others_warmed(
-    spark, seaweed_server, tmp_path, inline
-):
+    spark: SparkSession, seaweed_server: S3Server, tmp_path: Path, inline: str
+) -> None:
     url = f"s3://{s3.BUCKET}/{tmp_path.name}"
 
-    def rows(key):
+    def rows(key: Key) -> list[Any]:
         options = {**seaweed_server.options_of(key), "read.inline.maxRows": inline}
         given = {f"spark.indextables.{name}": value for name, value in options.items()}
         table = spark.read.format("indextables").options(**given).load(url)

@@ -1,13 +1,17 @@
 """Where a row comes from, several tables as one, and what tasks have read and written."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 
 import indextables
 
 
 @pytest.fixture(scope="module")
-def paths(spark, tmp_path_factory):
+def paths(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Two tables of the same columns, the first with two splits."""
     folder = tmp_path_factory.mktemp("paths")
     first, second = str(folder / "first"), str(folder / "second")
@@ -17,12 +21,12 @@ def paths(spark, tmp_path_factory):
     return first, second
 
 
-def load(spark, path, **options):
+def load(spark: SparkSession, path: list[Any], **options: Any) -> DataFrame:
     return spark.read.format("indextables").options(**options).load(path)
 
 
 @pytest.mark.parametrize("inline", ["0", "1000"])
-def test_metadata_columns_tell_the_split_of_a_row(spark, paths, inline):
+def test_metadata_columns_tell_the_split_of_a_row(spark: SparkSession, paths: Any, inline: str) -> None:
     files = indextables.open(paths[0]).files()
     expected = {
         f"file://{paths[0]}/{path}": (path, size, rows)
@@ -47,7 +51,9 @@ def test_metadata_columns_tell_the_split_of_a_row(spark, paths, inline):
     )
 
 
-def test_input_file_name_above_a_common_table_expression_is_the_path_of_the_split(spark, paths):
+def test_input_file_name_above_a_common_table_expression_is_the_path_of_the_split(
+    spark: SparkSession, paths: Any
+) -> None:
     load(spark, paths[0]).createOrReplaceTempView("split_rows")
     expected = {
         f"file://{paths[0]}/{path}" for path in indextables.open(paths[0]).files()["path"].to_pylist()
@@ -60,13 +66,13 @@ def test_input_file_name_above_a_common_table_expression_is_the_path_of_the_spli
         assert {row[0] for row in spark.sql(query).collect()} == expected
 
 
-def test_input_file_name_of_other_sources_is_theirs(spark, paths, tmp_path):
+def test_input_file_name_of_other_sources_is_theirs(spark: SparkSession, paths: Any, tmp_path: Path) -> None:
     spark.range(3).write.parquet(str(tmp_path / "p"))
     name = spark.read.parquet(str(tmp_path / "p")).selectExpr("input_file_name()").first()[0]
     assert name.endswith(".parquet")
 
 
-def test_several_tables_are_loaded_with_some_columns_of_a_schema(spark, paths):
+def test_several_tables_are_loaded_with_some_columns_of_a_schema(spark: SparkSession, paths: Any) -> None:
     reader = spark.read.format("indextables")
     some = reader.schema("message STRING").load(list(paths))
     assert some.columns == ["message"]
@@ -78,7 +84,7 @@ def test_several_tables_are_loaded_with_some_columns_of_a_schema(spark, paths):
             reader.schema(schema).load(list(paths)).collect()
 
 
-def test_several_tables_are_loaded_as_one(spark, paths):
+def test_several_tables_are_loaded_as_one(spark: SparkSession, paths: Any) -> None:
     both = load(spark, list(paths))
     assert both.count() == 25
     assert both.columns == ["id", "message"]
@@ -88,7 +94,7 @@ def test_several_tables_are_loaded_as_one(spark, paths):
     assert load(spark, [paths[1]]).count() == 5
 
 
-def test_rows_of_several_tables_have_files_scores_and_fragments(spark, paths):
+def test_rows_of_several_tables_have_files_scores_and_fragments(spark: SparkSession, paths: Any) -> None:
     both = load(spark, list(paths))
     own = {row[0] for path in paths for row in load(spark, path).select("_metadata.file_path").collect()}
     assert {row[0] for row in both.selectExpr("input_file_name()").collect()} == own
@@ -105,7 +111,9 @@ def test_rows_of_several_tables_have_files_scores_and_fragments(spark, paths):
     assert joined.count() == 2
 
 
-def test_several_tables_have_to_have_the_same_columns(spark, paths, tmp_path):
+def test_several_tables_have_to_have_the_same_columns(
+    spark: SparkSession, paths: Any, tmp_path: Path
+) -> None:
     other = str(tmp_path / "other")
     indextables.write(other, [{"id": 1, "text": "a"}])
     with pytest.raises(
@@ -116,7 +124,7 @@ def test_several_tables_have_to_have_the_same_columns(spark, paths, tmp_path):
         load(spark, [paths[0], str(tmp_path / "nowhere")])
 
 
-def stages(spark, group):
+def stages(spark: SparkSession, group: str) -> list[Any]:
     """Input and output figures of the stages of a job group: bytes and rows read, bytes and rows written."""
     context = spark.sparkContext
     context._jsc.sc().listenerBus().waitUntilEmpty()
@@ -126,7 +134,7 @@ def stages(spark, group):
     return [(s.inputBytes(), s.inputRecords(), s.outputBytes(), s.outputRecords()) for s in done]
 
 
-def test_tasks_show_what_they_read_and_wrote(spark, paths, tmp_path):
+def test_tasks_show_what_they_read_and_wrote(spark: SparkSession, paths: Any, tmp_path: Path) -> None:
     rows = load(spark, paths[0], **{"read.inline.maxRows": "0"})
     spark.sparkContext.setJobGroup("figures", "a write")
     try:

@@ -7,8 +7,11 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import indextables
 from indextables.errors import IndexTablesError
@@ -69,7 +72,7 @@ class Aging:
                 os.utime(file, (then, then))
 
 
-def process_all(queries) -> None:
+def process_all(queries: list[Any]) -> None:
     """Let the queries, of which each reads what the one before it writes, take all that is there."""
     for query in queries:
         query.processAllAvailable()
@@ -77,10 +80,10 @@ def process_all(queries) -> None:
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(SOAK_SECONDS, marks=[pytest.mark.soak])])
 @pytest.mark.timeout(0)
-def test_rows_go_through_once(spark, tmp_path, seconds):
+def test_rows_go_through_once(spark: SparkSession, tmp_path: Path, seconds: Any) -> None:
     lines, red, arriving = str(tmp_path / "lines"), str(tmp_path / "red"), tmp_path / "arriving"
     arriving.mkdir()
-    rows: list[dict] = []
+    rows: list[dict[str, Any]] = []
 
     def arrive(files: int) -> None:
         for _ in range(files):
@@ -96,7 +99,7 @@ def test_rows_go_through_once(spark, tmp_path, seconds):
     for path in (lines, red):
         indextables.write(path, [{"id": -1, "text": "none"}], options={"indexing.typemap.text": "text"})
 
-    def start(frame, path):
+    def start(frame: DataFrame, path: str) -> StreamingQuery:
         writer = frame.writeStream.format("indextables").option("mergeOnWrite.minSplits", "3")
         return writer.option("checkpointLocation", f"{path}-checkpoint").start(path)
 

@@ -1,9 +1,12 @@
 """A stream from a table: the same rows as the table has, each once, over restarts."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 import indextables
@@ -12,30 +15,30 @@ from indextables.functions import match_queries
 TEXT = {"indexing.typemap.text": "text"}
 
 
-def append(path, *numbers, **options):
+def append(path: str, *numbers: int, **options: Any) -> None:
     rows = [{"id": n, "text": f"row {n} {'red' if n % 2 else 'blue'}", "day": "ab"[n % 2]} for n in numbers]
     indextables.write(path, rows, partition_by=["day"], options={**TEXT, **options})
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path: Path) -> str:
     return str(tmp_path / "t")
 
 
 class Query:
     """A query over a stream, started again and again from one checkpoint."""
 
-    def __init__(self, frame, folder):
+    def __init__(self, frame: Any, folder: Any) -> None:
         self.frame = frame
         self.folder = folder
-        self.progress = []
+        self.progress: list[Any] = []
         self.plan = ""
 
-    def run(self):
+    def run(self) -> list[Any]:
         """The rows of each micro-batch until nothing is left."""
         came = []
 
-        def take(batch, number):
+        def take(batch: Any, number: Any) -> None:
             del number
             came.append(sorted(tuple(row) for row in batch.collect()))
 
@@ -52,11 +55,11 @@ class Query:
         return [batch for batch in came if batch]
 
 
-def read(spark, path, **options):
+def read(spark: SparkSession, path: str, **options: str) -> DataFrame:
     return spark.readStream.format("indextables").options(**options).load(path)
 
 
-def test_rows_come_once_over_restarts(spark, tmp_path, path):
+def test_rows_come_once_over_restarts(spark: SparkSession, tmp_path: Path, path: str) -> None:
     append(path, 0, 1)
     append(path, 2)
     query = Query(read(spark, path, maxFilesPerTrigger="2").select("id"), tmp_path)
@@ -75,7 +78,7 @@ def test_rows_come_once_over_restarts(spark, tmp_path, path):
     assert query.run() == []
 
 
-def test_starts_limits_and_named_tables(spark, tmp_path, path):
+def test_starts_limits_and_named_tables(spark: SparkSession, tmp_path: Path, path: str) -> None:
     for n in range(3):
         append(path, n)
     spark.sql(f"CREATE TABLE source USING indextables LOCATION '{path}'")
@@ -94,7 +97,9 @@ def test_starts_limits_and_named_tables(spark, tmp_path, path):
     assert Query(past, tmp_path / "d").run() == [[(0,), (1,), (2,)]]
 
 
-def test_filters_and_searches_are_answered_by_the_index(spark, tmp_path, path):
+def test_filters_and_searches_are_answered_by_the_index(
+    spark: SparkSession, tmp_path: Path, path: str
+) -> None:
     append(path, 0, 1, 2, 3)
     append(path, 5)
     frame = read(spark, path)
@@ -113,21 +118,21 @@ def test_filters_and_searches_are_answered_by_the_index(spark, tmp_path, path):
     assert Query(twice, tmp_path / "c").run() == [[(0,), (1,), (3,), (5,)]], "one stream, two conditions"
     counted = frame.where("text INDEXQUERY 'blue'").groupBy().count()
     writer = counted.writeStream.format("memory").queryName("counted").outputMode("complete")
-    query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
+    started = writer.trigger(availableNow=True).start()
+    assert started.awaitTermination(120)
     assert [r[0] for r in spark.table("counted").collect()] == [2]
     with pytest.raises(PySparkException, match="nope"):
         Query(frame.where("text INDEXQUERY 'nope:x'"), tmp_path / "e").run()
 
 
-def test_joins_and_watermarks(spark, tmp_path):
+def test_joins_and_watermarks(spark: SparkSession, tmp_path: Path) -> None:
     left, right = str(tmp_path / "left"), str(tmp_path / "right")
     for path in (left, right):
         rows = [{"id": n, "at": f"2026-05-01 10:0{n}:00"} for n in range(3)]
         frame = spark.createDataFrame(rows, "id long, at string").selectExpr("id", "timestamp(at) AS at")
         frame.coalesce(1).write.format("indextables").save(path)
 
-    def stream(path, name):
+    def stream(path: str, name: str) -> DataFrame:
         frame = read(spark, path).withWatermark("at", "1 minute")
         return frame.selectExpr(f"id AS {name}", f"at AS {name}_at")
 
@@ -140,7 +145,9 @@ def test_joins_and_watermarks(spark, tmp_path):
     assert query.run() == [[(7, 7)]]
 
 
-def test_changes_of_rows_columns_and_history_stop_the_stream(spark, tmp_path, path):
+def test_changes_of_rows_columns_and_history_stop_the_stream(
+    spark: SparkSession, tmp_path: Path, path: str
+) -> None:
     append(path, 0, 1)
     query = Query(read(spark, path).select("id"), tmp_path)
     assert query.run() == [[(0,), (1,)]]
@@ -165,7 +172,9 @@ def test_changes_of_rows_columns_and_history_stop_the_stream(spark, tmp_path, pa
     assert Query(lossy, tmp_path).run()[-1][-1] == (6,)
 
 
-def test_a_stream_continues_behind_more_lost_versions_than_are_read_at_once(spark, tmp_path, path):
+def test_a_stream_continues_behind_more_lost_versions_than_are_read_at_once(
+    spark: SparkSession, tmp_path: Path, path: str
+) -> None:
     append(path, 0)
     query = Query(read(spark, path).select("id"), tmp_path)
     assert query.run() == [[(0,)]]
@@ -181,11 +190,11 @@ def test_a_stream_continues_behind_more_lost_versions_than_are_read_at_once(spar
     assert lossy.run() == [[(131,)]]
 
 
-def test_a_lost_initial_snapshot_names_the_remedy(spark, tmp_path, path):
+def test_a_lost_initial_snapshot_names_the_remedy(spark: SparkSession, tmp_path: Path, path: str) -> None:
     append(path, 0, 2)
     append(path, 4)
 
-    def fail_at_the_second_batch(batch, number):
+    def fail_at_the_second_batch(batch: Any, number: Any) -> None:
         batch.collect()
         if number:
             raise RuntimeError("the driver ends here")
@@ -205,7 +214,9 @@ def test_a_lost_initial_snapshot_names_the_remedy(spark, tmp_path, path):
     assert Query(lossy, tmp_path).run() == [[(6,)], [(8,)]]
 
 
-def test_options_that_have_no_effect_on_a_stream_are_refused(spark, tmp_path, path):
+def test_options_that_have_no_effect_on_a_stream_are_refused(
+    spark: SparkSession, tmp_path: Path, path: str
+) -> None:
     append(path, 1)
     for options, problem in (
         ({"versionAsOf": "1"}, "a stream has no version"),
@@ -222,7 +233,9 @@ def test_options_that_have_no_effect_on_a_stream_are_refused(spark, tmp_path, pa
         read(spark, path + "-not-there")
 
 
-def test_standing_queries_run_on_streams_and_on_other_rows(spark, tmp_path, path):
+def test_standing_queries_run_on_streams_and_on_other_rows(
+    spark: SparkSession, tmp_path: Path, path: str
+) -> None:
     append(path, 0, 1, 2, 3)
     saved = {"red": "red", "three": {"query": "3", "field": "text"}, "day": "day:b AND NOT 1"}
     expected = [(0, []), (1, ["red"]), (2, []), (3, ["red", "three", "day"])]

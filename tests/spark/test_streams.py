@@ -5,9 +5,12 @@ import os
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import indextables
 from indextables.log.transaction_log import TransactionLog
@@ -20,7 +23,7 @@ TEXT = {"indexing.typemap.text": "text"}
 class Input:
     """Files of two rows each, one for each micro-batch."""
 
-    def __init__(self, spark, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark
         self.folder = folder
         folder.mkdir()
@@ -36,19 +39,19 @@ class Input:
     def ids(self) -> list[int]:
         return list(range(2 * self.files))
 
-    def stream(self):
+    def stream(self) -> DataFrame:
         reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
         return reader.json(str(self.folder))
 
 
 @pytest.fixture
-def arriving(spark, tmp_path):
+def arriving(spark: SparkSession, tmp_path: Path) -> Input:
     found = Input(spark, tmp_path / "arriving")
     found.add(3)
     return found
 
 
-def run(writer, checkpoint, target, **options):
+def run(writer: DataStreamWriter, checkpoint: Path, target: Any, **options: Any) -> Any:
     """Run a query until nothing is left to read; `target` is a path, or the name of a table."""
     writer = writer.format("indextables").options(**options).trigger(availableNow=True)
     writer = writer.option("checkpointLocation", str(checkpoint))
@@ -72,11 +75,13 @@ def forget_last_batch(checkpoint: Path) -> int:
     return int(last.name)
 
 
-def ids(path) -> list[int]:
+def ids(path: Path) -> list[int]:
     return sorted(indextables.open(path).scan(["id"])["id"].to_pylist())
 
 
-def test_every_batch_is_a_version_and_a_batch_that_comes_again_is_left_out(spark, tmp_path, arriving):
+def test_every_batch_is_a_version_and_a_batch_that_comes_again_is_left_out(
+    spark: SparkSession, tmp_path: Path, arriving: Input
+) -> None:
     path, checkpoint = tmp_path / "t", tmp_path / "checkpoint"
     writer = arriving.stream().writeStream.partitionBy("day")
     query = run(writer, checkpoint, path, **TEXT)
@@ -97,7 +102,9 @@ def test_every_batch_is_a_version_and_a_batch_that_comes_again_is_left_out(spark
     assert ids(path) == sorted(arriving.ids * 2), "another query has batches of its own"
 
 
-def test_a_table_of_the_catalog_is_written_once_too(spark, tmp_path, arriving):
+def test_a_table_of_the_catalog_is_written_once_too(
+    spark: SparkSession, tmp_path: Path, arriving: Input
+) -> None:
     checkpoint = tmp_path / "checkpoint"
     writer = arriving.stream().writeStream.partitionBy("day")
     try:
@@ -118,7 +125,7 @@ def test_a_table_of_the_catalog_is_written_once_too(spark, tmp_path, arriving):
         spark.sql("DROP TABLE IF EXISTS streamed")
 
 
-def test_a_complete_result_replaces_the_table(spark, tmp_path, arriving):
+def test_a_complete_result_replaces_the_table(spark: SparkSession, tmp_path: Path, arriving: Input) -> None:
     path, checkpoint = tmp_path / "t", tmp_path / "checkpoint"
     writer = arriving.stream().groupBy("day").count().writeStream.outputMode("complete")
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
@@ -138,7 +145,9 @@ def test_a_complete_result_replaces_the_table(spark, tmp_path, arriving):
     assert {r["count"] for r in indextables.open(path).scan().to_pylist()} == {4}
 
 
-def test_small_splits_are_merged_and_the_log_has_checkpoints(spark, tmp_path, arriving):
+def test_small_splits_are_merged_and_the_log_has_checkpoints(
+    spark: SparkSession, tmp_path: Path, arriving: Input
+) -> None:
     path = tmp_path / "t"
     arriving.add(9)
     options = {"mergeOnWrite.async.enabled": "false", "checkpoint.interval": "4"}
@@ -152,7 +161,9 @@ def test_small_splits_are_merged_and_the_log_has_checkpoints(spark, tmp_path, ar
     assert table.version - (table.state().version or 0) < 5, "few versions are read after a checkpoint"
 
 
-def test_the_log_of_a_stream_has_a_limited_number_of_versions(spark, tmp_path, arriving):
+def test_the_log_of_a_stream_has_a_limited_number_of_versions(
+    spark: SparkSession, tmp_path: Path, arriving: Input
+) -> None:
     path, writer = tmp_path / "t", arriving.stream().writeStream
     run(writer, tmp_path / "checkpoint", path)
     first = indextables.open(path).version
@@ -178,7 +189,9 @@ def test_the_log_of_a_stream_has_a_limited_number_of_versions(spark, tmp_path, a
     assert versions[0] == state + 1, "the state before the 10,000 newest is what they are read from"
 
 
-def test_a_batch_that_another_driver_committed_meanwhile_is_left_out(spark, tmp_path, arriving):
+def test_a_batch_that_another_driver_committed_meanwhile_is_left_out(
+    spark: SparkSession, tmp_path: Path, arriving: Input
+) -> None:
     """A driver that was taken for dead commits the batch, before the one that took its place does."""
     path, checkpoint = tmp_path / "t", tmp_path / "checkpoint"
     writer = arriving.stream().writeStream
@@ -191,7 +204,9 @@ def test_a_batch_that_another_driver_committed_meanwhile_is_left_out(spark, tmp_
     assert ids(path) == arriving.ids
 
 
-def test_what_a_stream_cannot_do_is_refused_by_name(spark, tmp_path, arriving):
+def test_what_a_stream_cannot_do_is_refused_by_name(
+    spark: SparkSession, tmp_path: Path, arriving: Input
+) -> None:
     path = tmp_path / "t"
     rows = arriving.stream()
     with pytest.raises(PySparkException, match="output mode append or complete"):

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -51,22 +52,22 @@ class Twins:
         assert columns(ours, query.order) == columns(plain, query.order)
 
 
-def columns(rows: Sequence[Row], positions: Sequence[int]) -> list[tuple]:
+def columns(rows: Sequence[Row], positions: Sequence[int]) -> list[tuple[Any, ...]]:
     return [tuple(row[at] for at in positions) for row in rows]
 
 
 @pytest.fixture(scope="module")
-def small(spark, tmp_path_factory) -> Twins:
+def small(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Twins:
     return Twins(spark, tmp_path_factory.mktemp("tpch_small"), SMALL)
 
 
 @pytest.fixture(scope="module")
-def large(spark, tmp_path_factory) -> Twins:
+def large(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Twins:
     return Twins(spark, tmp_path_factory.mktemp("tpch_large"), LARGE)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_table_holds_the_rows_of_the_specification(small, name):
+def test_every_table_holds_the_rows_of_the_specification(small: Twins, name: Any) -> None:
     plain, ours = small.plain[name], small.ours[name]
     assert ours.dtypes == plain.dtypes
     expected = plain.count()
@@ -76,12 +77,12 @@ def test_every_table_holds_the_rows_of_the_specification(small, name):
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_query_answers_as_over_parquet(small, number):
+def test_a_query_answers_as_over_parquet(small: Twins, number: int) -> None:
     small.compare(number)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_query_at_scale_1_answers_as_over_parquet(large, number):
+def test_a_query_at_scale_1_answers_as_over_parquet(large: Twins, number: int) -> None:
     large.compare(number)

@@ -1,7 +1,10 @@
 """Values at the edge of their types, written and aggregated."""
 
+from pathlib import Path
+
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize(
@@ -12,7 +15,9 @@ from pyspark.errors import PySparkException
         ("spot", "named_struct('a', CAST(X'EDA080' AS STRING))"),
     ],
 )
-def test_a_text_that_is_not_utf8_is_refused_with_the_name_of_its_column(spark, tmp_path, column, expression):
+def test_a_text_that_is_not_utf8_is_refused_with_the_name_of_its_column(
+    spark: SparkSession, tmp_path: Path, column: str, expression: str
+) -> None:
     data = spark.sql(f"SELECT id, {expression} AS {column} FROM range(3)").coalesce(1)
     path = str(tmp_path / "table")
     with pytest.raises(PySparkException) as caught:
@@ -27,7 +32,9 @@ def test_a_text_that_is_not_utf8_is_refused_with_the_name_of_its_column(spark, t
 
 @pytest.mark.parametrize("kind", ["decimal(28,28)", "decimal(28,0)", "decimal(20,10)"])
 @pytest.mark.parametrize("inline", ["0", "4096"])
-def test_sums_and_averages_of_wide_decimals_are_those_of_spark(spark, tmp_path, kind, inline):
+def test_sums_and_averages_of_wide_decimals_are_those_of_spark(
+    spark: SparkSession, tmp_path: Path, kind: str, inline: str
+) -> None:
     scale = int(kind.split(",")[1].rstrip(")"))
     digits = "0." + "7" * scale if scale else "7" * int(kind[8:10])
     rows = spark.sql(

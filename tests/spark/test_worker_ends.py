@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
+from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
@@ -31,8 +32,8 @@ from indextables.spark import daemon
     ],
 )
 def test_a_worker_whose_connection_is_closed_prints_nothing(
-    folder, daemon_module, worker_module, sockets, kills
-):
+    folder: str, daemon_module: str, worker_module: str, sockets: str, kills: str
+) -> None:
     environment = {
         **os.environ,
         "PYTHON_UNIX_DOMAIN_ENABLED": str(sockets == "unix").lower(),
@@ -59,13 +60,13 @@ def test_a_worker_whose_connection_is_closed_prints_nothing(
 
 
 @pytest.fixture
-def folder():
+def folder() -> Iterator[str]:
     """A folder with a short path, as sockets need."""
     with tempfile.TemporaryDirectory(dir="/tmp") as path:
         yield path
 
 
-def _connection(running, sockets):
+def _connection(running: subprocess.Popen[bytes], sockets: str) -> socket.socket:
     """A connection to the daemon, which starts a worker for it."""
     (answer,) = struct.unpack("!i", running.stdout.read(4))
     if sockets == "tcp":
@@ -75,7 +76,7 @@ def _connection(running, sockets):
     return connection
 
 
-def test_other_errors_of_workers_are_printed(capsys):
+def test_other_errors_of_workers_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     for error in (BrokenPipeError(32, "Broken pipe"), ConnectionResetError(), OSError("disk full")):
         try:
             raise error
@@ -95,7 +96,7 @@ class Cycle:
         self.itself = self
 
 
-def test_a_collection_frees_new_garbage_and_skips_what_was_there_before():
+def test_a_collection_frees_new_garbage_and_skips_what_was_there_before() -> None:
     module = ModuleType("daemon_of_spark")
     daemon.collect_garbage_rarely(module)
     try:

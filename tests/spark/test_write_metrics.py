@@ -1,14 +1,19 @@
 """Metrics of writes and reads on Spark's SQL page, and error messages of failed tasks."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 import indextables
 
 
-def figures(spark, statement, one="splits written"):
+def figures(
+    spark: SparkSession, statement: Callable[..., Any], one: str = "splits written"
+) -> dict[Any, Any]:
     """The metrics of the last write, or of what has the metric `one`, on Spark's SQL page, by their names there."""
     statement()
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
@@ -24,7 +29,7 @@ def figures(spark, statement, one="splits written"):
     raise AssertionError(f"nothing has the metric {one}")
 
 
-def test_the_sql_page_shows_what_a_write_wrote(spark, tmp_path):
+def test_the_sql_page_shows_what_a_write_wrote(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(0, 100, 1, 2).selectExpr("id", "id % 5 AS part")
     path = str(tmp_path / "t")
     found = figures(spark, lambda: rows.write.format("indextables").partitionBy("part").save(path))
@@ -35,7 +40,7 @@ def test_the_sql_page_shows_what_a_write_wrote(spark, tmp_path):
     assert found["bytes written"] == str(sum(files["size"].to_pylist()))
 
 
-def test_the_sql_page_shows_an_insert_too(spark, tmp_path):
+def test_the_sql_page_shows_an_insert_too(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql(f"CREATE TABLE metrics_of_inserts (id BIGINT) USING indextables LOCATION '{tmp_path}/t'")
     try:
         found = figures(
@@ -52,7 +57,7 @@ def test_the_sql_page_shows_an_insert_too(spark, tmp_path):
         spark.sql("DROP TABLE metrics_of_inserts")
 
 
-def test_the_sql_page_shows_the_times_of_each_phase_of_a_read(spark, tmp_path):
+def test_the_sql_page_shows_the_times_of_each_phase_of_a_read(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     rows = [{"id": n, "text": f"row {n}"} for n in range(100)]
     indextables.write(path, rows, options={"indexing.typemap.text": "text"})
@@ -68,20 +73,22 @@ def test_the_sql_page_shows_the_times_of_each_phase_of_a_read(spark, tmp_path):
         assert int(found[phase].replace(",", "")) >= 0
 
 
-def sentence(action):
+def sentence(action: Any) -> str:
     with pytest.raises(PySparkException) as raised:
         action()
     return str(raised.value)
 
 
-def damaged(spark, path):
+def damaged(spark: SparkSession, path: str) -> DataFrame:
     spark.range(0, 10, 1, 1).write.format("indextables").save(path)
     (split,) = Path(path).rglob("*.split")
     split.write_bytes(split.read_bytes()[:-50])
     return spark.read.format("indextables").option("read.inline.maxRows", "0").load(path)
 
 
-def test_a_damaged_split_is_told_in_a_sentence_wherever_it_is_read(spark, tmp_path):
+def test_a_damaged_split_is_told_in_a_sentence_wherever_it_is_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = damaged(spark, str(tmp_path / "t"))
     for action in (
         table.collect,
@@ -95,14 +102,14 @@ def test_a_damaged_split_is_told_in_a_sentence_wherever_it_is_read(spark, tmp_pa
         assert "Job aborted" not in said
 
 
-def test_a_damaged_split_is_told_by_a_write_that_reads_it(spark, tmp_path):
+def test_a_damaged_split_is_told_by_a_write_that_reads_it(spark: SparkSession, tmp_path: Path) -> None:
     table = damaged(spark, str(tmp_path / "t"))
     said = sentence(lambda: table.write.format("indextables").save(str(tmp_path / "copy")))
     assert said.startswith("file:///")
     assert "Traceback" not in said
 
 
-def test_rows_that_a_write_must_not_bring_are_told_in_a_sentence(spark, tmp_path):
+def test_rows_that_a_write_must_not_bring_are_told_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(0, 9, 1, 1).selectExpr("id", "id % 3 AS part")
     rows.write.format("indextables").partitionBy("part").save(str(tmp_path / "t"))
     replace = rows.write.format("indextables").mode("overwrite").option("replaceWhere", "part = 1")
@@ -113,8 +120,8 @@ def test_rows_that_a_write_must_not_bring_are_told_in_a_sentence(spark, tmp_path
 
 
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-def test_an_error_of_someone_else_keeps_its_traceback(spark, tmp_path):
-    def broken(batches):
+def test_an_error_of_someone_else_keeps_its_traceback(spark: SparkSession, tmp_path: Path) -> None:
+    def broken(batches: Any) -> Iterator[Any]:
         for _ in batches:
             raise RuntimeError("not ours")
         yield from ()
@@ -125,7 +132,9 @@ def test_an_error_of_someone_else_keeps_its_traceback(spark, tmp_path):
     assert "Traceback" in said
 
 
-def test_what_a_task_of_a_command_cannot_do_is_told_in_a_sentence(spark, tmp_path):
+def test_what_a_task_of_a_command_cannot_do_is_told_in_a_sentence(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     path = str(tmp_path / "t")
     spark.range(0, 4, 1, 2).write.format("indextables").save(path)
     spark.conf.set("spark.indextables.indexWriter.tempDirectoryPath", str(tmp_path / "nowhere"))

@@ -1,9 +1,13 @@
 """Writing to tables of a catalog: what they were declared with holds, and rows find their columns by name."""
 
 import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, SparkRuntimeException
+from pyspark.sql import SparkSession
 
 import indextables
 
@@ -11,11 +15,11 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def declared(spark, tmp_path):
+def declared(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., str]]:
     """Makes tables of a catalog, and forgets them."""
     made = []
 
-    def table(columns):
+    def table(columns: Any) -> str:
         name = f"declared_{next(_numbers)}"
         spark.sql(f"CREATE TABLE {name} ({columns}) USING indextables LOCATION '{tmp_path}/{name}'")
         made.append(name)
@@ -26,11 +30,13 @@ def declared(spark, tmp_path):
         spark.sql(f"DROP TABLE {name}")
 
 
-def rows(spark, name):
+def rows(spark: SparkSession, name: Any) -> list[Any]:
     return sorted((tuple(row) for row in spark.table(name).collect()), key=str)
 
 
-def test_what_must_not_be_null_is_refused_after_the_first_write_too(spark, declared):
+def test_what_must_not_be_null_is_refused_after_the_first_write_too(
+    spark: SparkSession, declared: Callable[..., Any]
+) -> None:
     name = declared("a INT NOT NULL, b STRING")
     for number in (1, 2):
         spark.sql(f"INSERT INTO {name} VALUES ({number}, NULL)")
@@ -40,7 +46,9 @@ def test_what_must_not_be_null_is_refused_after_the_first_write_too(spark, decla
     assert [field.nullable for field in spark.table(name).schema] == [False, True]
 
 
-def test_by_path_what_must_not_be_null_is_refused_with_a_sentence(spark, declared, tmp_path):
+def test_by_path_what_must_not_be_null_is_refused_with_a_sentence(
+    spark: SparkSession, declared: Callable[..., Any], tmp_path: Path
+) -> None:
     name = declared("a INT NOT NULL, b STRING")
     spark.sql(f"INSERT INTO {name} VALUES (1, 'x')")
     bad = spark.sql("SELECT CAST(if(id > 0, NULL, id) AS INT) AS a, 'y' AS b FROM range(0, 2, 1, 1)")
@@ -50,7 +58,9 @@ def test_by_path_what_must_not_be_null_is_refused_with_a_sentence(spark, declare
     assert rows(spark, name) == [(1, "x")]
 
 
-def test_char_and_varchar_and_comments_outlive_the_first_write(spark, declared):
+def test_char_and_varchar_and_comments_outlive_the_first_write(
+    spark: SparkSession, declared: Callable[..., Any]
+) -> None:
     name = declared("c CHAR(3) COMMENT 'padded', v VARCHAR(4)")
     for _ in range(2):
         spark.sql(f"INSERT INTO {name} VALUES ('a', 'bcde'), (NULL, NULL)")
@@ -60,14 +70,14 @@ def test_char_and_varchar_and_comments_outlive_the_first_write(spark, declared):
     assert spark.sql(f"DESCRIBE {name}").first().comment == "padded"
 
 
-def test_defaults_outlive_the_first_write(spark, declared):
+def test_defaults_outlive_the_first_write(spark: SparkSession, declared: Callable[..., Any]) -> None:
     name = declared("a INT, b STRING DEFAULT 'none'")
     for number in (1, 2):
         spark.sql(f"INSERT INTO {name} (a) VALUES ({number})")
     assert rows(spark, name) == [(1, "none"), (2, "none")]
 
 
-def test_rows_find_their_columns_by_name(spark, declared):
+def test_rows_find_their_columns_by_name(spark: SparkSession, declared: Callable[..., Any]) -> None:
     name = declared("a INT, b STRING, s STRUCT<x: INT, y: STRING>")
     spark.sql(f"INSERT INTO {name} BY NAME SELECT named_struct('y', 'q', 'x', 1) AS s, 'b' AS b, 1 AS a")
     spark.sql(f"INSERT INTO {name} BY NAME SELECT 'c' AS B, 2 AS A")
@@ -78,7 +88,9 @@ def test_rows_find_their_columns_by_name(spark, declared):
         spark.sql(f"INSERT INTO {name} BY NAME SELECT 1 AS a, 2 AS other")
 
 
-def test_merge_schema_adds_fields_within_columns(spark, declared, tmp_path):
+def test_merge_schema_adds_fields_within_columns(
+    spark: SparkSession, declared: Callable[..., Any], tmp_path: Path
+) -> None:
     name = declared("id INT, s STRUCT<a: INT>, l ARRAY<STRUCT<x: INT>>, m MAP<STRING, STRUCT<v: INT>>")
     spark.sql(f"INSERT INTO {name} VALUES (1, struct(1), array(struct(1)), map('k', struct(1)))")
     wider = spark.sql(
@@ -96,7 +108,9 @@ def test_merge_schema_adds_fields_within_columns(spark, declared, tmp_path):
     assert indextables.open(f"{tmp_path}/{name}").count("s.b.c = 'new'") == 2
 
 
-def test_merge_schema_applies_in_all_places_and_spellings(spark, declared):
+def test_merge_schema_applies_in_all_places_and_spellings(
+    spark: SparkSession, declared: Callable[..., Any]
+) -> None:
     """By name as by path: the option of a call, the property of a table, the conf of a session."""
     name = declared("a INT")
     spark.sql("SELECT 1 AS a, 'b' AS b").writeTo(name).option("mergeSchema", "1").append()
@@ -110,7 +124,9 @@ def test_merge_schema_applies_in_all_places_and_spellings(spark, declared):
     assert rows(spark, name) == [(1, "b", None, None), (2, None, "c", None), (3, None, None, "d")]
 
 
-def test_merge_schema_of_the_session_applies_to_tables_by_name(spark, declared, tmp_path):
+def test_merge_schema_of_the_session_applies_to_tables_by_name(
+    spark: SparkSession, declared: Callable[..., Any], tmp_path: Path
+) -> None:
     name = declared("a INT")
     spark.sql(f"INSERT INTO {name} VALUES (0)")
     spark.conf.set("spark.indextables.mergeSchema", "true")

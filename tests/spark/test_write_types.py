@@ -2,10 +2,14 @@
 
 import datetime as dt
 import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     ArrayType,
     IntegerType,
@@ -21,25 +25,27 @@ import indextables
 _numbers = itertools.count()
 
 
-def saved(frame, folder, **options):
+def saved(frame: DataFrame, folder: Path, **options: Any) -> str:
     path = str(folder / f"t{next(_numbers)}")
     frame.write.format("indextables").options(**options).save(path)
     return path
 
 
-def loaded(spark, path, *, tasks=True):
+def loaded(spark: SparkSession, path: str, *, tasks: bool = True) -> DataFrame:
     options = {"read.inline.maxRows": "0"} if tasks else {}
     return spark.read.format("indextables").options(**options).load(path)
 
 
-def texts(frame):
+def texts(frame: DataFrame) -> list[Any]:
     """Rows as Spark writes them: PySpark has no values for intervals of months."""
     return sorted(
         row[0] for row in frame.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false'))").collect()
     )
 
 
-def same(spark, frame, folder, by=texts, **options):
+def same(
+    spark: SparkSession, frame: DataFrame, folder: Path, by: Callable[..., Any] = texts, **options: Any
+) -> str:
     path = saved(frame, folder, **options)
     for tasks in (True, False):
         back = loaded(spark, path, tasks=tasks)
@@ -48,7 +54,7 @@ def same(spark, frame, folder, by=texts, **options):
     return path
 
 
-def shown(frame):
+def shown(frame: Any) -> list[Any]:
     """Each column of each row as text; as JSON Spark writes no TIME, for one."""
     rows = frame.selectExpr(*(f"cast({name} AS string) AS {name}" for name in frame.columns)).collect()
     return sorted((row.asDict() for row in rows), key=str)
@@ -84,14 +90,14 @@ TYPES = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def times(spark):
+def times(spark: SparkSession) -> Iterator[None]:
     """Spark's type TIME, which is off by default."""
     spark.conf.set("spark.sql.timeType.enabled", "true")
     yield
     spark.conf.unset("spark.sql.timeType.enabled")
 
 
-def test_every_type_comes_back_alone_and_within_others(spark, tmp_path):
+def test_every_type_comes_back_alone_and_within_others(spark: SparkSession, tmp_path: Path) -> None:
     columns = []
     for number, (name, values) in enumerate(TYPES.items()):
         cast = ", ".join(f"cast({value} AS {name})" for value in values)
@@ -104,7 +110,9 @@ def test_every_type_comes_back_alone_and_within_others(spark, tmp_path):
     same(spark, alone.selectExpr("*", *within), tmp_path, by=shown)
 
 
-def test_intervals_are_keys_of_maps_and_columns_that_conditions_and_orders_name(spark, tmp_path):
+def test_intervals_are_keys_of_maps_and_columns_that_conditions_and_orders_name(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     frame = spark.sql(
         "SELECT id, make_ym_interval(0, cast(id AS int)) AS ym, make_dt_interval(cast(id AS int)) AS dt,"
         " map(make_ym_interval(0, cast(id AS int)), id) AS m FROM range(30)"
@@ -126,21 +134,23 @@ def test_intervals_are_keys_of_maps_and_columns_that_conditions_and_orders_name(
         assert ours == plain, question
 
 
-def test_plain_python_reads_months_as_integers_and_other_intervals_as_durations(spark, tmp_path):
+def test_plain_python_reads_months_as_integers_and_other_intervals_as_durations(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     frame = spark.sql("SELECT INTERVAL '1-2' YEAR TO MONTH AS ym, INTERVAL '1 02' DAY TO HOUR AS dt")
     table = indextables.open(saved(frame, tmp_path))
     assert table.scan().to_pylist() == [{"ym": 14, "dt": dt.timedelta(days=1, hours=2)}]
     assert table.schema.field("ym").type == pa.int32()
 
 
-def test_an_interval_partitions_a_table(spark, tmp_path):
+def test_an_interval_partitions_a_table(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.sql("SELECT id, make_ym_interval(0, cast(id % 3 AS int)) AS ym FROM range(6)")
     path = str(tmp_path / "t")
     frame.write.format("indextables").partitionBy("ym").save(path)
     assert texts(loaded(spark, path).select("id", "ym")) == texts(frame)
 
 
-def test_what_is_never_null_stays_so_below_what_is(spark, tmp_path):
+def test_what_is_never_null_stays_so_below_what_is(spark: SparkSession, tmp_path: Path) -> None:
     point = StructType([StructField("x", IntegerType(), False), StructField("t", StringType(), False)])
     schema = StructType(
         [
@@ -178,7 +188,7 @@ def test_what_is_never_null_stays_so_below_what_is(spark, tmp_path):
     assert loaded(spark, path).where("s IS NULL").count() == 3
 
 
-def test_variants_come_back(spark, tmp_path):
+def test_variants_come_back(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.sql(
         """SELECT parse_json('{"a": [1, "x", null], "b": 1.5}') AS v, array(parse_json('2')) AS a
         UNION ALL SELECT NULL, NULL"""
@@ -186,7 +196,7 @@ def test_variants_come_back(spark, tmp_path):
     same(spark, frame, tmp_path)
 
 
-def test_char_and_varchar_are_kept_by_a_table(spark, tmp_path):
+def test_char_and_varchar_are_kept_by_a_table(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql(f"CREATE TABLE padded (c CHAR(3), v VARCHAR(4)) USING indextables LOCATION '{tmp_path}/t'")
     try:
         spark.sql("INSERT INTO padded VALUES ('a', 'bcde'), (NULL, NULL)")
@@ -197,9 +207,9 @@ def test_char_and_varchar_are_kept_by_a_table(spark, tmp_path):
         spark.sql("DROP TABLE padded")
 
 
-def test_a_column_of_nothing_but_nulls_needs_no_type(spark, tmp_path):
+def test_a_column_of_nothing_but_nulls_needs_no_type(spark: SparkSession, tmp_path: Path) -> None:
     same(spark, spark.sql("SELECT id, NULL AS n, array() AS a FROM range(3)"), tmp_path)
 
 
-def test_collated_strings_come_back(spark, tmp_path):
+def test_collated_strings_come_back(spark: SparkSession, tmp_path: Path) -> None:
     same(spark, spark.sql("SELECT 'a' COLLATE UTF8_LCASE AS c, array('b' COLLATE UNICODE_CI) AS a"), tmp_path)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -21,7 +22,7 @@ except ImportError:  # Spark 4.0 has none
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
-def _same(value):
+def _same(value: Any) -> Any:
     return value
 
 
@@ -44,7 +45,7 @@ def _total_arrow(values: pa.Array) -> int:
 class _Twice:
     """Each row twice; rows come as two values, or as one row of a table."""
 
-    def eval(self, number, text=None) -> Iterator[tuple[int, str]]:
+    def eval(self, number: Any, text: Any = None) -> Iterator[tuple[int, str]]:
         if isinstance(number, Row):
             number, text = number
         yield number, text

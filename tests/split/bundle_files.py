@@ -3,11 +3,12 @@
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import tantivy
 
 
-def bundle(folder: Path, target: Path, schema: tantivy.Schema, documents: list[dict]) -> None:
+def bundle(folder: Path, target: Path, schema: tantivy.Schema, documents: list[dict[str, Any]]) -> None:
     """Write documents as a bundle."""
     folder.mkdir()
     index = tantivy.Index(schema, str(folder))

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +12,11 @@ from indextables.schema.type_info import VARIANT
 EDGE_MICROS = [-(2**63), -62135596800000000, -1, 0, 1, 253402300799999999, 2**63 - 1, None]
 
 
-def _stamps(zone):
+def _stamps(zone: str | None) -> Any:
     return pa.array(EDGE_MICROS, pa.int64()).view(pa.timestamp("us", zone))
 
 
-def every_type():
+def every_type() -> pa.Table:
     """Eight rows; every column has a null somewhere."""
     n = len(EDGE_MICROS)
     big = Decimal("99999999999999999999.999999999999999999")
@@ -56,7 +57,7 @@ def every_type():
     )  # fmt: skip
 
 
-def logs(rows, seed=1):
+def logs(rows: int, seed: int = 1) -> pa.Table:
     """Log rows, a smaller kin of those the benchmark writes."""
     random = np.random.default_rng(seed)
     words = np.array([f"word{i}" for i in range(2000)])
@@ -75,7 +76,7 @@ def logs(rows, seed=1):
     )
 
 
-def sized_rows(rows, seed=1):
+def sized_rows(rows: int, seed: int = 1) -> Any:
     """Log rows with 320 bytes each that no codec makes smaller: about 420 bytes in a split."""
     data = np.random.default_rng(seed).bytes(320 * rows)
     payload = pa.array([data[start : start + 320] for start in range(0, len(data), 320)])

@@ -1,6 +1,9 @@
 """Every byte between a split and its rows has a checksum, and readers compare it."""
 
 import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -14,12 +17,12 @@ from indextables.maintain.figures import components
 from indextables.options import Options
 from indextables.split import footer as footers
 from indextables.split.checksum import add_extension, crc32, is_sealed, seal, split_extension
-from indextables.split.footer import read_footer
+from indextables.split.footer import Footer, read_footer
 from indextables.split.mapping import mapping_for
 from indextables.split.merge import MergeSource, merge_splits
 from indextables.split.parquet.pages import page_checksums, page_locations
 from indextables.split.parquet.reader import RowReader
-from indextables.store import open_store
+from indextables.store import Store, open_store
 from tests.split.every_type import logs
 from tests.split.split_files import table_of, write_split
 
@@ -27,7 +30,7 @@ ROWS = 3000
 OPTIONS = {"write.rowGroupSize": "300K", "write.pageSize": "4K"}
 
 
-def table():
+def table() -> Any:
     nested = pa.array([None if i % 7 == 0 else {"a": i, "b": [str(i)] * (i % 3)} for i in range(ROWS)])
     return logs(ROWS).append_column("nested", nested)
 
@@ -36,19 +39,19 @@ TABLE = table()
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checksums")
     write_split(open_store(folder), "a.split", TABLE, OPTIONS)
     return folder
 
 
 @pytest.fixture
-def store(folder, tmp_path):
+def store(folder: Path, tmp_path: Path) -> Store:
     (tmp_path / "a.split").write_bytes((folder / "a.split").read_bytes())
     return open_store(tmp_path)
 
 
-def column_chunks(footer):
+def column_chunks(footer: Footer) -> Iterator[Any]:
     """The place of every column chunk: its path, its first byte and its length."""
     for group in map(footer.parquet.row_group, range(footer.parquet.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
@@ -56,19 +59,19 @@ def column_chunks(footer):
             yield column.path_in_schema, start, column.total_compressed_size
 
 
-def damaged(store, tmp_path, at, flip=0x10):
+def damaged(store: Store, tmp_path: Path, at: Any, flip: int = 0x10) -> RowReader:
     data = bytearray((tmp_path / "a.split").read_bytes())
     data[at] ^= flip
     (tmp_path / "b.split").write_bytes(data)
     return RowReader(store, read_footer(store, "b.split"))
 
 
-def refused(read):
+def refused(read: Any) -> None:
     with pytest.raises(SplitError, match=r"b\.split: the rows cannot be read \(.* differs from its checksum"):
         read()
 
 
-def test_a_flipped_bit_in_any_column_chunk_is_refused_by_scans(store, tmp_path):
+def test_a_flipped_bit_in_any_column_chunk_is_refused_by_scans(store: Store, tmp_path: Path) -> None:
     footer = read_footer(store, "a.split")
     random = np.random.default_rng()
     for path, start, length in column_chunks(footer):
@@ -80,7 +83,7 @@ def test_a_flipped_bit_in_any_column_chunk_is_refused_by_scans(store, tmp_path):
             refused(lambda rows=rows: list(rows.scan()))
 
 
-def test_a_flipped_bit_is_refused_by_scans_of_an_object_store(store, tmp_path):
+def test_a_flipped_bit_is_refused_by_scans_of_an_object_store(store: Store, tmp_path: Path) -> None:
     remote = open_store("memory://checksums")
     _, start, length = next(c for c in column_chunks(read_footer(store, "a.split")) if c[0] == "nested.a")
     damaged(store, tmp_path, start + length // 2)
@@ -92,7 +95,7 @@ def test_a_flipped_bit_is_refused_by_scans_of_an_object_store(store, tmp_path):
     assert pa.Table.from_batches(rows.scan(["status"])).equals(TABLE.select(["status"]))
 
 
-def test_a_flipped_bit_in_any_page_is_refused_by_fetches(store, tmp_path):
+def test_a_flipped_bit_in_any_page_is_refused_by_fetches(store: Store, tmp_path: Path) -> None:
     footer = read_footer(store, "a.split")
     for path, start, length in column_chunks(footer):
         if "." not in path and path != "_row":
@@ -104,13 +107,13 @@ def test_a_flipped_bit_in_any_page_is_refused_by_fetches(store, tmp_path):
                 )
 
 
-def test_pages_that_hold_no_damage_are_still_read(store, tmp_path):
+def test_pages_that_hold_no_damage_are_still_read(store: Store, tmp_path: Path) -> None:
     _, start, length = next(c for c in column_chunks(read_footer(store, "a.split")) if c[0] == "message")
     rows = damaged(store, tmp_path, start + length - 1)
     assert rows.fetch(np.array([0]), ["message"]).equals(TABLE.select(["message"]).slice(0, 1))
 
 
-def test_a_damaged_page_index_is_refused(store, tmp_path):
+def test_a_damaged_page_index_is_refused(store: Store, tmp_path: Path) -> None:
     footer = read_footer(store, "a.split")
     layout = RowReader(store, footer)._layout
     for name, leaf in layout.flat.items():
@@ -121,7 +124,7 @@ def test_a_damaged_page_index_is_refused(store, tmp_path):
             refused(lambda at=at, name=name: damaged(store, tmp_path, at).fetch(np.array([1]), [name]))
 
 
-def test_a_flipped_bit_in_the_footer_is_refused(store, tmp_path):
+def test_a_flipped_bit_in_the_footer_is_refused(store: Store, tmp_path: Path) -> None:
     data = (tmp_path / "a.split").read_bytes()
     start = read_footer(store, "a.split").footer_start
     for at in [
@@ -135,7 +138,7 @@ def test_a_flipped_bit_in_the_footer_is_refused(store, tmp_path):
             read_footer(store, "b.split")
 
 
-def test_a_footer_that_lost_its_checksum_is_refused(store, tmp_path):
+def test_a_footer_that_lost_its_checksum_is_refused(store: Store, tmp_path: Path) -> None:
     data = (tmp_path / "a.split").read_bytes()
     footer, found = split_extension(data[read_footer(store, "a.split").footer_start : -8], 1)
     assert found is not None
@@ -145,21 +148,23 @@ def test_a_footer_that_lost_its_checksum_is_refused(store, tmp_path):
         read_footer(store, "b.split")
 
 
-def test_a_damaged_chunk_is_not_merged(store, tmp_path):
+def test_a_damaged_chunk_is_not_merged(store: Store, tmp_path: Path) -> None:
     _, start, length = max(column_chunks(read_footer(store, "a.split")), key=lambda c: c[2])
     damaged(store, tmp_path, start + length // 2)
     options = Options.parse(OPTIONS)
     sources = [
         MergeSource.of(store, read_footer(store, name), TABLE.schema) for name in ("a.split", "b.split")
     ]
-    sink = store.open_upload("m.split")
+    sink: Any = store.open_upload("m.split")
     with pytest.raises(UnreadableSplitError, match=r"b\.split.*checksum"):
         merge_splits(sources, sink, TABLE.schema, mapping_for(TABLE.schema, options), options)
     sink.abort()
 
 
 @pytest.mark.parametrize("made", [2, 3], ids=["of format 2", "of format 3"])
-def test_row_groups_that_a_merge_copies_have_checksums(store, tmp_path, monkeypatch, made):
+def test_row_groups_that_a_merge_copies_have_checksums(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: int
+) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(footers, "FORMAT_VERSION", made)
         for name in ("1.split", "2.split"):
@@ -169,7 +174,7 @@ def test_row_groups_that_a_merge_copies_have_checksums(store, tmp_path, monkeypa
     sources = [
         MergeSource.of(store, read_footer(store, name), TABLE.schema) for name in ("1.split", "2.split")
     ]
-    sink = store.open_upload("a.split")
+    sink: Any = store.open_upload("a.split")
     merge_splits(sources, sink, TABLE.schema, mapping_for(TABLE.schema, options), options)
     sink.close()
     footer = read_footer(store, "a.split")
@@ -186,7 +191,7 @@ def test_row_groups_that_a_merge_copies_have_checksums(store, tmp_path, monkeypa
     assert table_of(store, "a.split").equals(pa.concat_tables([TABLE, TABLE]))
 
 
-def test_other_readers_pass_over_the_checksums(tmp_path, store):
+def test_other_readers_pass_over_the_checksums(tmp_path: Path, store: Store) -> None:
     path = str(tmp_path / "a.split")
     assert pq.read_table(path, page_checksum_verification=True).drop_columns(["_row"]).equals(TABLE)
     assert duckdb.sql(f"SELECT count(*), sum(status) FROM read_parquet('{path}')").fetchall() == [
@@ -198,7 +203,9 @@ def test_other_readers_pass_over_the_checksums(tmp_path, store):
     assert found["message"].to_pylist() == [TABLE["message"][1234].as_py()]
 
 
-def test_readers_of_others_can_detect_damage_by_the_checksums_of_parquet(tmp_path, store):
+def test_readers_of_others_can_detect_damage_by_the_checksums_of_parquet(
+    tmp_path: Path, store: Store
+) -> None:
     _, start, length = next(c for c in column_chunks(read_footer(store, "a.split")) if c[0] == "latency")
     data = bytearray((tmp_path / "a.split").read_bytes())
     data[start + length - 1] ^= 1
@@ -206,7 +213,7 @@ def test_readers_of_others_can_detect_damage_by_the_checksums_of_parquet(tmp_pat
         pq.read_table(io.BytesIO(bytes(data)), page_checksum_verification=True)
 
 
-def test_extensions_survive_and_others_are_not_taken_for_ours():
+def test_extensions_survive_and_others_are_not_taken_for_ours() -> None:
     struct = b"\x15\x02\x00"
     for count in (0, 1, 40, 5000):
         assert split_extension(add_extension(struct, list(range(count))), count) == (
@@ -219,7 +226,9 @@ def test_extensions_survive_and_others_are_not_taken_for_ours():
     assert not is_sealed(struct)
 
 
-def test_components_of_a_damaged_index_are_an_error_that_names_the_split(store, tmp_path):
+def test_components_of_a_damaged_index_are_an_error_that_names_the_split(
+    store: Store, tmp_path: Path
+) -> None:
     footer = read_footer(store, "a.split")
     data = (tmp_path / "a.split").read_bytes()
     for file in footer.index_files:

@@ -1,6 +1,8 @@
 """Damage to the disk cache is repaired from the split, and never blamed on it."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -11,7 +13,7 @@ from indextables.errors import SplitError
 from indextables.options import Options
 from indextables.split.footer import read_footer
 from indextables.split.query.searcher import close_indexes, open_index
-from indextables.store import open_store
+from indextables.store import Store, open_store
 from tests.split.every_type import logs
 from tests.split.split_files import write_split
 
@@ -19,33 +21,33 @@ TEXT = {"indexing.typemap.message": "text"}
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> Store:
     store = open_store(tmp_path / "t")
     write_split(store, "a.split", logs(2000), TEXT)
     return store
 
 
 @pytest.fixture
-def options(tmp_path):
+def options(tmp_path: Path) -> Iterator[Options]:
     yield Options.parse({"cache.disk.path": str(tmp_path / "cache")})
     close_indexes()
 
 
-def search_paths(store, options):
+def search_paths(store: Store, options: Options) -> Any:
     index = open_index(store, read_footer(store, "a.split"), options)
     index.load({"t:message"})
     return index.rows(Query.term_query(index.view.schema, "t:message", "word7")).tolist()
 
 
-def entry_files(tmp_path):
+def entry_files(tmp_path: Path) -> list[Any]:
     (entry,) = (tmp_path / "cache" / "entries").iterdir()
     return [path for path in sorted(entry.iterdir()) if not path.name.startswith(".")]
 
 
 @pytest.mark.parametrize("state", ["open", "closed"])
 def test_every_damaged_file_of_an_entry_is_replaced_and_the_search_succeeds(
-    store, options, tmp_path, caplog, state
-):
+    store: Store, options: Options, tmp_path: Path, caplog: pytest.LogCaptureFixture, state: str
+) -> None:
     expected = search_paths(store, options)
     assert expected
     random = np.random.default_rng()
@@ -70,12 +72,14 @@ def test_every_damaged_file_of_an_entry_is_replaced_and_the_search_succeeds(
             assert "damaged; it was fetched from its split again" in caplog.text
 
 
-def test_an_entry_that_tantivy_refuses_is_fetched_again(store, options, monkeypatch):
+def test_an_entry_that_tantivy_refuses_is_fetched_again(
+    store: Store, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = search_paths(store, options)
     close_indexes()
     opened = []
 
-    def refuse_once(path):
+    def refuse_once(path: Any) -> Index:
         opened.append(path)
         if len(opened) == 1:
             raise ValueError("an error of the index library")
@@ -88,8 +92,10 @@ def test_an_entry_that_tantivy_refuses_is_fetched_again(store, options, monkeypa
     assert len(opened) == 2
 
 
-def test_a_split_whose_index_is_refused_again_and_again_is_named(store, options, monkeypatch):
-    def refuse(path):
+def test_a_split_whose_index_is_refused_again_and_again_is_named(
+    store: Store, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Any) -> None:
         raise ValueError("an error of the index library")
 
     monkeypatch.setattr(
@@ -103,12 +109,14 @@ class PanicException(BaseException):
     """As pyo3 raises it; its class cannot be imported."""
 
 
-def test_a_panic_of_the_index_library_is_an_error_that_names_the_split_and_heals(store, options):
+def test_a_panic_of_the_index_library_is_an_error_that_names_the_split_and_heals(
+    store: Store, options: Options
+) -> None:
     expected = search_paths(store, options)
     index = open_index(store, read_footer(store, "a.split"), options)
 
     class Panics:
-        def search(self, *_, **__):
+        def search(self, *_: Any, **__: Any) -> None:
             raise PanicException("index out of bounds")
 
     real = index.view
@@ -121,7 +129,9 @@ def test_a_panic_of_the_index_library_is_an_error_that_names_the_split_and_heals
 
 
 @pytest.mark.parametrize("limit", ["files_to_keep", "maps_to_keep"])
-def test_indexes_stay_open_up_to_the_limits_of_the_process(store, options, monkeypatch, limit):
+def test_indexes_stay_open_up_to_the_limits_of_the_process(
+    store: Store, options: Options, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
     names = [f"{number}.split" for number in range(4)]
     for name in names:
         write_split(store, name, logs(50, seed=len(name)), TEXT)

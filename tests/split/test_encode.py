@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +31,7 @@ TEXTS = st.text(max_size=40)
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=60))
-def test_a_double_goes_through_json_without_a_lost_bit(values):
+def test_a_double_goes_through_json_without_a_lost_bit(values: Any) -> None:
     texts, failed = float_text(np.array(values))
     schema = tantivy.SchemaBuilder().add_integer_field("n", fast=True).add_float_field("f", fast=True).build()
     index = tantivy.Index(schema)
@@ -47,12 +48,12 @@ def test_a_double_goes_through_json_without_a_lost_bit(values):
     assert back == {i: value for i, value in enumerate(values) if not failed[i]}
 
 
-def test_ordinary_doubles_nearly_all_have_a_json_form():
+def test_ordinary_doubles_nearly_all_have_a_json_form() -> None:
     values = np.random.default_rng(5).exponential(50, 20_000)
     assert float_text(values)[1].mean() < 0.01
 
 
-def test_there_is_one_zero_and_one_nan():
+def test_there_is_one_zero_and_one_nan() -> None:
     odd = np.array([0x7FF8000000000001, 0xFFF8000000000000], np.uint64).view(np.float64)
     values = float_values(pa.array([-0.0, *odd, None]))
     assert math.copysign(1, values[0]) == 1
@@ -72,14 +73,14 @@ def test_there_is_one_zero_and_one_nan():
         (pa.array(["-9.99", None, "0.01"]).cast(pa.decimal128(18, 2)), [-999, None, 1]),
     ],
 )
-def test_numbers_dates_and_times_become_whole_numbers(values, expected):
+def test_numbers_dates_and_times_become_whole_numbers(values: Any, expected: Any) -> None:
     assert integer_values(values).to_pylist() == expected
     assert integer_values(values.slice(1)).to_pylist() == expected[1:]
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.none() | TEXTS, max_size=20), st.integers(0, 5))
-def test_a_hash_depends_on_the_value_alone(values, start):
+def test_a_hash_depends_on_the_value_alone(values: Any, start: Any) -> None:
     together = hash_values(pa.array(values, pa.string()).slice(start)).to_pylist()
     alone = [hash_values(pa.array([v], pa.string()))[0].as_py() for v in values[start:]]
     assert together == alone
@@ -89,14 +90,14 @@ def test_a_hash_depends_on_the_value_alone(values, start):
 @pytest.mark.parametrize(
     "lengths", [[7], [0], [0, 1, 30, 31], list(range(40)), [3, 200, 65_530], [5, 65_531]]
 )
-def test_hashes_of_many_strings_of_few_lengths_are_those_of_the_format(lengths):
+def test_hashes_of_many_strings_of_few_lengths_are_those_of_the_format(lengths: Any) -> None:
     random = np.random.default_rng(len(lengths))
     texts = ["".join(random.choice(list("aé b"), n)) for n in lengths for _ in range(40 if n < 1000 else 2)]
     random.shuffle(texts)
     values = [None, *texts, *texts[:5]]
     multipliers = _multipliers().tolist()
 
-    def expected(text):
+    def expected(text: str) -> Any:
         data = text.encode()[:65_530]
         s = sum((byte + 1) * multipliers[place] for place, byte in enumerate(data)) % 2**64
         s = (s ^ s >> 29) * 0xBF58476D1CE4E5B9 % 2**64
@@ -106,13 +107,13 @@ def test_hashes_of_many_strings_of_few_lengths_are_those_of_the_format(lengths):
     assert hash_values(array).to_pylist() == [None if v is None else expected(v) for v in values]
 
 
-def test_hashes_are_part_of_the_format():
+def test_hashes_are_part_of_the_format() -> None:
     texts = ["abc", "", "01234567-89ab-cdef-0123-456789abcdef", "é", "x" * 70_000, None]
     assert hash_values(pa.array(texts)).to_pylist()[:2] == [985779911, 0]
     assert hash_values(pa.array(["x" * 70_000]))[0] != hash_values(pa.array(["x" * 70_001]))[0]
 
 
-def test_hashes_of_similar_values_differ():
+def test_hashes_of_similar_values_differ() -> None:
     for texts in (
         [f"user-{i}" for i in range(50_000)],
         [str(i) for i in range(50_000)],
@@ -130,7 +131,7 @@ TOKENIZERS = ["default", "whitespace", "raw", "cjk", "en_stem", "ngram_1_3"]
     st.sampled_from(TOKENIZERS),
     st.integers(1, 6),
 )
-def test_no_row_with_a_dropped_token_goes_unnoticed(values, tokenizer, limit):
+def test_no_row_with_a_dropped_token_goes_unnoticed(values: Any, tokenizer: Any, limit: Any) -> None:
     listed = rows_with_long_tokens(pa.array(values, pa.string()), find_tokenizer(tokenizer), limit)
     marked = [False] * len(values) if listed is None else listed.tolist()
     whole, cut = analyzer(find_tokenizer(tokenizer), 65530), analyzer(find_tokenizer(tokenizer), limit)
@@ -139,7 +140,7 @@ def test_no_row_with_a_dropped_token_goes_unnoticed(values, tokenizer, limit):
             assert mark, value
 
 
-def test_rows_with_short_tokens_are_not_listed():
+def test_rows_with_short_tokens_are_not_listed() -> None:
     values = pa.array(["word " * 1000, "x" * 255, "a" * 256 + " b", None])
     assert rows_with_long_tokens(values, find_tokenizer("default"), 255).tolist() == [
         False,
@@ -175,7 +176,7 @@ ROWS = st.none() | st.fixed_dictionaries(
 )  # fmt: skip
 
 
-def without_nulls(value, kind):
+def without_nulls(value: Any, kind: Any) -> Any:
     if value is None:
         return None
     if pa.types.is_struct(kind):
@@ -191,7 +192,7 @@ def without_nulls(value, kind):
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(ROWS, max_size=6), st.integers(0, 3))
-def test_nested_values_are_written_as_their_json(rows, start):
+def test_nested_values_are_written_as_their_json(rows: Any, start: Any) -> None:
     values = pa.array(rows, STRUCT).slice(start)
     texts, partial = json_text(values)
     expected = [without_nulls(row, STRUCT) for row in values.to_pylist()]
@@ -199,7 +200,7 @@ def test_nested_values_are_written_as_their_json(rows, start):
     assert not partial.any()
 
 
-def test_what_json_cannot_hold_is_said():
+def test_what_json_cannot_hold_is_said() -> None:
     values = pa.array([[1.5, float("nan")], [2.0], None], pa.list_(pa.float64()))
     texts, partial = json_text(values)
     assert [None if t is None else json.loads(t) for t in texts.to_pylist()] == [[1.5], [2.0], None]
@@ -208,7 +209,7 @@ def test_what_json_cannot_hold_is_said():
 
 
 @pytest.mark.parametrize("micros", [-(2**63), -1, 0, 253402300800000000, 2**63 - 1])
-def test_timestamps_of_any_year_have_a_json_form(micros):
+def test_timestamps_of_any_year_have_a_json_form(micros: int) -> None:
     values = pa.array([{"t": micros}], pa.struct([("t", pa.int64())]))
     stamps = pa.StructArray.from_arrays([values.field(0).view(pa.timestamp("us", "UTC"))], names=["t"])
     assert json.loads(json_text(stamps)[0][0].as_py())["t"].endswith("Z")
@@ -216,7 +217,7 @@ def test_timestamps_of_any_year_have_a_json_form(micros):
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.none() | st.text(max_size=20), min_size=1, max_size=10))
-def test_any_string_is_fed_as_it_is(values):
+def test_any_string_is_fed_as_it_is(values: Any) -> None:
     field = Field("c", "s:c", Kind.STRING)
     batch = pa.record_batch({"c": pa.array(values, pa.string())})
     made = documents(batch, Mapping((field,)), np.arange(len(values)))
@@ -234,7 +235,7 @@ JSON_FIELD = Field("j", "j:j", Kind.JSON, root="j")
         st.none() | JSON_VALUES.map(json.dumps) | st.text('{}[]",:1a \n', max_size=10), min_size=1, max_size=6
     )
 )
-def test_json_texts_are_taken_whole_or_marked(texts):
+def test_json_texts_are_taken_whole_or_marked(texts: Any) -> None:
     batch = pa.record_batch({"j": pa.array(texts, pa.string())})
     made = documents(batch, Mapping((JSON_FIELD,)), np.arange(len(texts)))
     for text, line in zip(texts, made.lines.to_pylist(), strict=True):
@@ -252,7 +253,7 @@ def test_json_texts_are_taken_whole_or_marked(texts):
             assert row["j:j"] == (value if isinstance(value, dict) else {"j": value})
 
 
-def test_only_addresses_are_fed_to_an_address_field():
+def test_only_addresses_are_fed_to_an_address_field() -> None:
     texts = [
         "1.2.3.4",
         "255.255.255.255",

@@ -1,6 +1,7 @@
 """Filter bundles: every term of every split passes, others rarely, and damage is found."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from indextables.split.index.term_filter import (
 )
 
 
-def entries(count, start=0):
+def entries(count: int, start: int = 0) -> pa.Table:
     numbers = range(start, start + count)
     return pa.table(
         {
@@ -34,17 +35,17 @@ def entries(count, start=0):
     )
 
 
-def filter_of(terms, blocks):
+def filter_of(terms: Any, blocks: Any) -> Any:
     return encode_filter(np.unique(term_keys(sorted(terms))), blocks)
 
 
-def content(terms, blocks, start=0):
+def content(terms: list[Any], blocks: list[Any], start: int = 0) -> BundleContent:
     """A split for each list of terms; its filter has so many blocks, 0 for none."""
     filters = [{"t:a": filter_of(own, size)} if size else {} for own, size in zip(terms, blocks, strict=True)]
     return BundleContent.of(split_keys(entries(len(terms), start)), filters)
 
 
-def splits_with(data, directory_bytes, term):
+def splits_with(data: bytes, directory_bytes: int, term: Any) -> Any:
     """Whether each split of a bundle may have a term, reading the pages of that term only."""
     directory = BundleDirectory.decode(data[-directory_bytes:], len(data))
     (probe,) = probes([term])
@@ -61,14 +62,14 @@ TERMS = st.lists(st.text(max_size=8), max_size=20, unique=True)
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(TERMS, st.sampled_from([0, 1, 2, 3, 64, 65, 130])), min_size=1, max_size=80))
-def test_every_term_of_every_split_passes(splits):
+def test_every_term_of_every_split_passes(splits: Any) -> None:
     data, directory = encode_bundle(content([terms for terms, _ in splits], [size for _, size in splits]))
     for number, (terms, _) in enumerate(splits):
         for term in terms:
             assert splits_with(data, directory, term)[number]
 
 
-def test_other_terms_rarely_pass():
+def test_other_terms_rarely_pass() -> None:
     terms = [[f"w{n}-{i}" for i in range(200)] for n in range(50)]
     data, directory = encode_bundle(content(terms, [9] * 50))  # 11.5 bits for each term
     rate = np.mean([splits_with(data, directory, f"absent{i}").mean() for i in range(200)])
@@ -77,7 +78,7 @@ def test_other_terms_rarely_pass():
 
 @settings(max_examples=20, deadline=None)
 @given(st.data())
-def test_merged_selected_and_cut_bundles_hold_what_their_parts_held(draw):
+def test_merged_selected_and_cut_bundles_hold_what_their_parts_held(draw: Any) -> None:
     sizes = st.sampled_from([0, 1, 3, 70])
     parts = [draw.draw(st.lists(st.tuples(TERMS, sizes), max_size=8)) for _ in range(3)]
     contents = []
@@ -110,7 +111,7 @@ def test_merged_selected_and_cut_bundles_hold_what_their_parts_held(draw):
     assert found == len(chosen)
 
 
-def test_a_split_is_found_only_by_its_path_size_and_time():
+def test_a_split_is_found_only_by_its_path_size_and_time() -> None:
     own = split_keys(entries(100))
     assert find_keys(own, own).tolist() == list(range(100))
     assert find_keys(own[::-1][:3], own).tolist() == [99, 98, 97]
@@ -122,7 +123,7 @@ def test_a_split_is_found_only_by_its_path_size_and_time():
     assert (find_keys(split_keys(entries(3, start=200)), own) == -1).all()
 
 
-def test_a_changed_bit_is_found_wherever_it_is():
+def test_a_changed_bit_is_found_wherever_it_is() -> None:
     data, directory = encode_bundle(content([["a", "b"], ["c"], ["d"]], [2, 2, 70]))
     for place in range(4, len(data)):
         damaged = bytearray(data)
@@ -131,7 +132,7 @@ def test_a_changed_bit_is_found_wherever_it_is():
             decode_bundle(bytes(damaged), directory)
 
 
-def test_pages_that_change_places_are_found():
+def test_pages_that_change_places_are_found() -> None:
     data, directory = encode_bundle(content([["a"], ["b"]], [64, 64]))
     (group,) = BundleDirectory.decode(data[-directory:], len(data)).groups
     first, second = (slice(*group.page_range(number)) for number in (0, 1))
@@ -154,7 +155,7 @@ def test_pages_that_change_places_are_found():
         (lambda group: [None, *group[1:]], "cannot be understood"),
     ],
 )
-def test_directories_that_cannot_be_are_refused(change, problem):
+def test_directories_that_cannot_be_are_refused(change: Any, problem: str) -> None:
     data, directory = encode_bundle(content([["a"]], [1]))
     stored = json.loads(data[-directory:-4])
     stored["groups"] = [change(group) for group in stored["groups"]]
@@ -165,7 +166,7 @@ def test_directories_that_cannot_be_are_refused(change, problem):
 
 
 @pytest.mark.parametrize("size", [0, 3, 5, 1 << 20])
-def test_what_is_no_bundle_is_refused(size):
+def test_what_is_no_bundle_is_refused(size: int) -> None:
     data, _ = encode_bundle(content([["a"]], [1]))
     with pytest.raises(SplitError):
         decode_bundle(data, size)

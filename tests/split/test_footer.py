@@ -3,6 +3,8 @@
 import json
 import zlib
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,19 +14,19 @@ import pytest
 from indextables.errors import SplitError
 from indextables.split.footer import CHECKSUM_KEY, FOOTER_KEY, RowIdRange, read_footer
 from indextables.split.index.files import unpack
-from indextables.store import open_store
+from indextables.store import Store, open_store
 from tests.split.every_type import logs
 from tests.split.split_files import write_split
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> Store:
     store = open_store(tmp_path)
     write_split(store, "a.split", logs(500), {"indexing.typemap.message": "text"})
     return store
 
 
-def test_a_split_cut_anywhere_is_refused_by_name(store, tmp_path):
+def test_a_split_cut_anywhere_is_refused_by_name(store: Store, tmp_path: Path) -> None:
     data = (tmp_path / "a.split").read_bytes()
     for length in [0, 3, 11, 12, 100, len(data) // 2, len(data) - 9, len(data) - 1]:
         (tmp_path / "cut.split").write_bytes(data[:length])
@@ -32,7 +34,7 @@ def test_a_split_cut_anywhere_is_refused_by_name(store, tmp_path):
             read_footer(store, "cut.split")
 
 
-def test_flipped_bytes_of_the_footer_are_refused_or_harmless(store, tmp_path):
+def test_flipped_bytes_of_the_footer_are_refused_or_harmless(store: Store, tmp_path: Path) -> None:
     data = (tmp_path / "a.split").read_bytes()
     good = read_footer(store, "a.split")
     for at in np.random.default_rng(3).integers(good.footer_start, len(data), 60):
@@ -45,7 +47,7 @@ def test_flipped_bytes_of_the_footer_are_refused_or_harmless(store, tmp_path):
             assert "b.split" in str(error)  # noqa: PT017
 
 
-def test_other_files_are_refused(store, tmp_path):
+def test_other_files_are_refused(store: Store, tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "plain.parquet")
     with pytest.raises(SplitError, match=r"not a split: its footer has no indextables\.split"):
         read_footer(store, "plain.parquet")
@@ -54,7 +56,7 @@ def test_other_files_are_refused(store, tmp_path):
         read_footer(store, "text.split")
 
 
-def altered(tmp_path, change):
+def altered(tmp_path: Path, change: Any) -> None:
     """The split with other words in its footer."""
     file = pq.ParquetFile(tmp_path / "a.split")
     said = json.loads(file.metadata.metadata[FOOTER_KEY])
@@ -129,21 +131,23 @@ def altered(tmp_path, change):
         (lambda s: s.update(termFilters=[[7, 4, 1]]), "cannot be understood"),
     ],
 )
-def test_a_footer_that_contradicts_itself_is_refused(store, tmp_path, change, said):
+def test_a_footer_that_contradicts_itself_is_refused(
+    store: Store, tmp_path: Path, change: Any, said: str
+) -> None:
     altered(tmp_path, change)
     with pytest.raises(SplitError, match=rf"other\.split: .*{said}"):
         read_footer(store, "other.split")
 
 
 @pytest.fixture(params=["one by one", "at once"])
-def however_unpacked(request, monkeypatch):
+def however_unpacked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small indexes are unpacked file by file, larger ones by threads."""
     if request.param == "at once":
         monkeypatch.setattr("indextables.split.index.files._MIN_BYTES_FOR_THREADS", 0)
 
 
 @pytest.mark.usefixtures("however_unpacked")
-def test_an_index_is_unpacked_and_the_checksums_of_the_copies_are_told(store, tmp_path):
+def test_an_index_is_unpacked_and_the_checksums_of_the_copies_are_told(store: Store, tmp_path: Path) -> None:
     footer = read_footer(store, "a.split")
     (tmp_path / "out").mkdir()
     told = unpack(store, footer, tmp_path / "out")
@@ -159,7 +163,7 @@ def test_an_index_is_unpacked_and_the_checksums_of_the_copies_are_told(store, tm
 
 
 @pytest.mark.usefixtures("however_unpacked")
-def test_a_damaged_index_file_is_refused_by_name(store, tmp_path):
+def test_a_damaged_index_file_is_refused_by_name(store: Store, tmp_path: Path) -> None:
     footer = read_footer(store, "a.split")
     data = bytearray((tmp_path / "a.split").read_bytes())
     largest = max((p for file in footer.index_files for p in file.pieces), key=lambda piece: piece.length)
@@ -170,7 +174,7 @@ def test_a_damaged_index_file_is_refused_by_name(store, tmp_path):
         unpack(store, read_footer(store, "b.split"), tmp_path / "out")
 
 
-def test_row_ids_of_several_chunks_become_row_numbers(store):
+def test_row_ids_of_several_chunks_become_row_numbers(store: Store) -> None:
     footer = replace(
         read_footer(store, "a.split"),
         row_id_ranges=(RowIdRange(9, 0, 10), RowIdRange(2, 10, 5), RowIdRange(5, 15, 5)),

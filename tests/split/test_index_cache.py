@@ -7,8 +7,10 @@ import tempfile
 import threading
 import time
 import zlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +46,7 @@ def age(cache: IndexCache, key: str, seconds: float) -> None:
     os.utime(cache.folder / "entries" / key / "entry.json", (then, then))
 
 
-def test_an_entry_is_fetched_once_and_then_found(tmp_path):
+def test_an_entry_is_fetched_once_and_then_found(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path)
     with cache.lease("k", SIZE, fill) as lease:
         assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
@@ -60,7 +62,7 @@ def test_an_entry_is_fetched_once_and_then_found(tmp_path):
     )
 
 
-def test_a_failed_fetch_leaves_nothing_behind(tmp_path):
+def test_a_failed_fetch_leaves_nothing_behind(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path)
 
     def fail(folder: Path) -> list[CachedPiece]:
@@ -75,13 +77,13 @@ def test_a_failed_fetch_leaves_nothing_behind(tmp_path):
         assert cache.holds("k")
 
 
-def test_an_index_of_another_size_is_refused(tmp_path):
+def test_an_index_of_another_size_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SplitError, match="52 bytes, but 99 were expected"):
         IndexCache(tmp_path).lease("k", 99, fill)
 
 
 @pytest.mark.parametrize("harm", ["cut", "missing", "no facts", "garbled facts"])
-def test_a_damaged_entry_is_fetched_again(tmp_path, harm):
+def test_a_damaged_entry_is_fetched_again(tmp_path: Path, harm: str) -> None:
     cache = IndexCache(tmp_path)
     cache.lease("k", SIZE, fill).close()
     entry = tmp_path / "entries" / "k"
@@ -110,7 +112,7 @@ WRITERS = [fill, fill_and_read_again]
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_bytes_spoilt_by_a_machine_crash_are_noticed_after_the_reboot(tmp_path, write):
+def test_bytes_spoilt_by_a_machine_crash_are_noticed_after_the_reboot(tmp_path: Path, write: Any) -> None:
     cache = IndexCache(tmp_path)
     cache.lease("k", SIZE, write).close()
     entry = tmp_path / "entries" / "k"
@@ -121,7 +123,7 @@ def test_bytes_spoilt_by_a_machine_crash_are_noticed_after_the_reboot(tmp_path, 
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_a_sound_entry_survives_a_reboot(tmp_path, write):
+def test_a_sound_entry_survives_a_reboot(tmp_path: Path, write: Any) -> None:
     cache = IndexCache(tmp_path)
     cache.lease("k", SIZE, write).close()
     entry = tmp_path / "entries" / "k"
@@ -141,7 +143,9 @@ def spoil(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.term", "meta.json", "entry.json"])
 @pytest.mark.parametrize("by", ["this process", "another"])
-def test_a_changed_byte_is_noticed_and_the_entry_replaced_with_one_warning(tmp_path, caplog, name, by):
+def test_a_changed_byte_is_noticed_and_the_entry_replaced_with_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, by: str
+) -> None:
     cache = IndexCache(tmp_path)
     cache.lease("k", SIZE, fill).close()
     spoil(tmp_path / "entries" / "k" / name)
@@ -153,7 +157,7 @@ def test_a_changed_byte_is_noticed_and_the_entry_replaced_with_one_warning(tmp_p
     assert "entries/k was damaged; it was fetched from its split again" in caplog.text
 
 
-def test_whoever_uses_an_entry_notices_a_changed_byte(tmp_path):
+def test_whoever_uses_an_entry_notices_a_changed_byte(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path)
     with cache.lease("k", SIZE, fill) as lease:
         assert lease.is_current()
@@ -163,7 +167,7 @@ def test_whoever_uses_an_entry_notices_a_changed_byte(tmp_path):
         assert not lease.is_current()
 
 
-def test_bytes_that_a_disk_changed_silently_are_noticed_after_a_while(tmp_path):
+def test_bytes_that_a_disk_changed_silently_are_noticed_after_a_while(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path)
     cache.lease("k", SIZE, fill).close()
     entry = tmp_path / "entries" / "k"
@@ -178,14 +182,16 @@ def test_bytes_that_a_disk_changed_silently_are_noticed_after_a_while(tmp_path):
         assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
 
 
-def test_a_disk_that_keeps_nothing_is_an_error_not_a_loop(tmp_path, monkeypatch):
+def test_a_disk_that_keeps_nothing_is_an_error_not_a_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache = IndexCache(tmp_path)
     monkeypatch.setattr("indextables.split.index.cache.validate", lambda entry, facts: None)
     with pytest.raises(SplitError, match=r"differ from what was written.*cache\.disk\.path"):
         cache.lease("k", SIZE, fill)
 
 
-def test_what_the_cache_holds_is_counted_seldom(tmp_path, monkeypatch):
+def test_what_the_cache_holds_is_counted_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cold search over many splits must not look at every entry for every split."""
     cache = IndexCache(tmp_path)
     looked = []
@@ -198,7 +204,9 @@ def test_what_the_cache_holds_is_counted_seldom(tmp_path, monkeypatch):
     assert len(looked) <= 100
 
 
-def test_a_cache_of_many_entries_stays_below_its_limit_at_a_bounded_price(tmp_path, monkeypatch):
+def test_a_cache_of_many_entries_stays_below_its_limit_at_a_bounded_price(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache = IndexCache(tmp_path, limit=100 * SIZE)
     looked = []
     real = entries.allocated_bytes
@@ -212,7 +220,9 @@ def test_a_cache_of_many_entries_stays_below_its_limit_at_a_bounded_price(tmp_pa
     assert len(looked) < 300 * 100 / 2
 
 
-def test_entries_that_are_all_in_use_are_not_counted_for_every_other_one(tmp_path, monkeypatch):
+def test_entries_that_are_all_in_use_are_not_counted_for_every_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache = IndexCache(tmp_path, limit=0)
     looked = []
     real = entries.allocated_bytes
@@ -227,7 +237,7 @@ def test_entries_that_are_all_in_use_are_not_counted_for_every_other_one(tmp_pat
     assert cache.stats().entries == 0
 
 
-def test_the_longest_unused_entry_goes_first(tmp_path):
+def test_the_longest_unused_entry_goes_first(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path, limit=2 * SIZE)
     for n, key in enumerate(("old", "older", "new")):
         cache.lease(key, SIZE, fill).close()
@@ -238,7 +248,7 @@ def test_the_longest_unused_entry_goes_first(tmp_path):
     assert cache.stats().bytes_evicted == SIZE
 
 
-def test_using_an_entry_makes_it_young_again(tmp_path):
+def test_using_an_entry_makes_it_young_again(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path, limit=2 * SIZE)
     for key in ("a", "b"):
         cache.lease(key, SIZE, fill).close()
@@ -249,7 +259,7 @@ def test_using_an_entry_makes_it_young_again(tmp_path):
     assert (cache.holds("a"), cache.holds("b")) == (True, False)
 
 
-def test_an_entry_in_use_is_not_removed(tmp_path):
+def test_an_entry_in_use_is_not_removed(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path, limit=0)
     with cache.lease("k", SIZE, fill) as lease:
         assert IndexCache(tmp_path).flush().entries == 0
@@ -257,7 +267,7 @@ def test_an_entry_in_use_is_not_removed(tmp_path):
     assert not cache.holds("k")
 
 
-def test_flush_says_what_it_freed(tmp_path):
+def test_flush_says_what_it_freed(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path)
     for key in ("a", "b"):
         cache.lease(key, SIZE, fill).close()
@@ -266,7 +276,7 @@ def test_flush_says_what_it_freed(tmp_path):
     assert list((tmp_path / "locks").iterdir()) == []
 
 
-def test_threads_that_want_the_same_entry_fetch_it_once(tmp_path):
+def test_threads_that_want_the_same_entry_fetch_it_once(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path)
     fetched = []
 
@@ -285,7 +295,9 @@ def test_threads_that_want_the_same_entry_fetch_it_once(tmp_path):
     assert len(fetched) == 1
 
 
-def test_who_comes_late_does_not_wait_for_those_who_use_the_entry(tmp_path, monkeypatch):
+def test_who_comes_late_does_not_wait_for_those_who_use_the_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = IndexCache(tmp_path).lease("k", SIZE, fill)
     late = IndexCache(tmp_path)
     real, looked = IndexCache._enter, []
@@ -301,7 +313,7 @@ def test_who_comes_late_does_not_wait_for_those_who_use_the_entry(tmp_path, monk
     assert list((tmp_path / "arriving").iterdir()) == []
 
 
-def test_a_damaged_entry_is_replaced_though_someone_uses_it(tmp_path):
+def test_a_damaged_entry_is_replaced_though_someone_uses_it(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path)
     with cache.lease("k", SIZE, fill) as old:
         (old.folder / "a.term").write_bytes(b"cut")
@@ -316,7 +328,7 @@ def _stress(folder: str, seed: int) -> None:
             assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
 
 
-def test_processes_fetch_use_and_evict_side_by_side(tmp_path):
+def test_processes_fetch_use_and_evict_side_by_side(tmp_path: Path) -> None:
     spawn = multiprocessing.get_context("fork")
     workers = [spawn.Process(target=_stress, args=(str(tmp_path), seed)) for seed in range(3)]
     for worker in workers:
@@ -342,7 +354,7 @@ def _die_while_fetching(folder: str) -> None:
 
 
 @pytest.mark.parametrize("death", [_die_with_lease, _die_while_fetching])
-def test_a_dead_process_leaves_a_usable_cache(tmp_path, death):
+def test_a_dead_process_leaves_a_usable_cache(tmp_path: Path, death: Any) -> None:
     worker = multiprocessing.get_context("fork").Process(target=death, args=(str(tmp_path),))
     worker.start()
     worker.join()
@@ -356,7 +368,7 @@ def test_a_dead_process_leaves_a_usable_cache(tmp_path, death):
     assert list((tmp_path / "entries").iterdir()) == []
 
 
-def test_options_name_the_folder_and_the_limit(tmp_path):
+def test_options_name_the_folder_and_the_limit(tmp_path: Path) -> None:
     options = Options.parse({"cache.disk.path": str(tmp_path / "c"), "cache.disk.maxSize": "3M"})
     cache = index_cache(options)
     assert (cache.folder, cache.limit) == (tmp_path / "c", 3 << 20)
@@ -364,7 +376,7 @@ def test_options_name_the_folder_and_the_limit(tmp_path):
     assert index_cache(Options.parse({"cache.directoryPath": str(tmp_path / "d")})).folder == tmp_path / "d"
 
 
-def test_without_a_disk_cache_entries_live_in_a_folder_of_the_process():
+def test_without_a_disk_cache_entries_live_in_a_folder_of_the_process() -> None:
     cache = index_cache(Options.parse({"cache.disk.enabled": False}))
     cache.lease("k", SIZE, fill).close()
     assert cache.holds("k")
@@ -372,7 +384,7 @@ def test_without_a_disk_cache_entries_live_in_a_folder_of_the_process():
     cache.flush()
 
 
-def test_a_cache_whose_folder_was_deleted_says_that_it_is_empty(tmp_path):
+def test_a_cache_whose_folder_was_deleted_says_that_it_is_empty(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path / "c")
     with cache.lease("k", SIZE, fill):
         shutil.rmtree(tmp_path / "c")
@@ -382,13 +394,13 @@ def test_a_cache_whose_folder_was_deleted_says_that_it_is_empty(tmp_path):
         assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SplitError, match=r"file.*cache\.disk\.path"):
         IndexCache(tmp_path / "file")
 
 
-def test_a_copy_that_takes_longer_than_an_hour_is_not_swept_away(tmp_path):
+def test_a_copy_that_takes_longer_than_an_hour_is_not_swept_away(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path)
     IndexCache(tmp_path).lease("old", SIZE, fill).close()
 
@@ -403,7 +415,7 @@ def test_a_copy_that_takes_longer_than_an_hour_is_not_swept_away(tmp_path):
         assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
 
 
-def test_what_a_dead_process_left_on_its_way_is_swept_away(tmp_path):
+def test_what_a_dead_process_left_on_its_way_is_swept_away(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path)
     left = tmp_path / "arriving" / "1-0123"
     left.mkdir()
@@ -417,7 +429,7 @@ def test_what_a_dead_process_left_on_its_way_is_swept_away(tmp_path):
 
 
 @pytest.fixture
-def shared_space(tmp_path, monkeypatch):
+def shared_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A place like /tmp, and nothing known of it yet."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     cache_folders._warn_private.cache_clear()
@@ -426,7 +438,7 @@ def shared_space(tmp_path, monkeypatch):
     cache_folders.private_folder.cache_clear()
 
 
-def test_the_cache_in_shared_space_is_closed_to_others(shared_space):
+def test_the_cache_in_shared_space_is_closed_to_others(shared_space: Path) -> None:
     shared_space.mkdir(mode=0o755)
     index_cache(Options()).lease("k", SIZE, fill).close()
     for folder in (shared_space, *(shared_space / name for name in ("entries", "locks", "arriving"))):
@@ -435,8 +447,8 @@ def test_the_cache_in_shared_space_is_closed_to_others(shared_space):
 
 @pytest.mark.parametrize("planted", ["link", "file", "other user"])
 def test_what_others_put_in_the_place_of_the_cache_does_not_switch_searching_off(
-    shared_space, monkeypatch, caplog, planted
-):
+    shared_space: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, planted: str
+) -> None:
     victim = shared_space.parent / "victim"
     (victim / "arriving").mkdir(parents=True)
     thesis = victim / "arriving" / "thesis.tex"
@@ -461,7 +473,7 @@ def test_what_others_put_in_the_place_of_the_cache_does_not_switch_searching_off
     assert "cached for this process only" in warning
 
 
-def test_a_named_cache_folder_keeps_its_mode_and_may_be_reached_by_a_link(tmp_path):
+def test_a_named_cache_folder_keeps_its_mode_and_may_be_reached_by_a_link(tmp_path: Path) -> None:
     real = tmp_path / "real"
     real.mkdir()
     real.chmod(0o755)
@@ -472,7 +484,7 @@ def test_a_named_cache_folder_keeps_its_mode_and_may_be_reached_by_a_link(tmp_pa
     assert (real / "entries").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_named_cache_folder_that_everyone_can_write_to_is_refused(tmp_path):
+def test_a_named_cache_folder_that_everyone_can_write_to_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(SplitError, match="everyone can write to"):
         IndexCache(tmp_path)

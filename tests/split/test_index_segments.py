@@ -7,7 +7,7 @@ from typing import Any
 from indextables.split.index.files import _balance
 
 
-def test_shares_are_even_in_number_and_documents():
+def test_shares_are_even_in_number_and_documents() -> None:
     chance = random.Random(7)
     segments: list[dict[str, Any]] = [
         {"segment_id": f"{i:032x}", "max_doc": chance.randint(1, 1000)} for i in range(33)

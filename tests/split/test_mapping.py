@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,7 @@ from indextables.errors import OptionError, SplitError
 from indextables.options import Options
 from indextables.options.tokenizers import TOKENIZER_NAMES
 from indextables.schema.spark import to_arrow
-from indextables.split.mapping import Kind, Mapping, mapping_for
+from indextables.split.mapping import Field, Kind, Mapping, mapping_for
 
 SCHEMA = pa.schema(
     [
@@ -30,17 +31,17 @@ SCHEMA = pa.schema(
 )
 
 
-def mapping(partitions=(), **options):
+def mapping(partitions: tuple[str, ...] = (), **options: str) -> Mapping:
     given = {f"indexing.{key.replace('__', '.')}": value for key, value in options.items()}
     return mapping_for(SCHEMA, Options.parse(given), partitions)
 
 
-def only(found, column):
+def only(found: Mapping, column: str) -> Field:
     (field,) = found.fields_of(column)
     return field
 
 
-def test_every_column_gets_the_field_that_holds_its_type():
+def test_every_column_gets_the_field_that_holds_its_type() -> None:
     kinds = {field.column: field.kind for field in mapping().fields}
     assert kinds == {
         "id": Kind.I64,
@@ -56,11 +57,11 @@ def test_every_column_gets_the_field_that_holds_its_type():
     }
 
 
-def test_partition_columns_have_no_field():
+def test_partition_columns_have_no_field() -> None:
     assert mapping(partitions=("DAY",)).fields_of("day") == ()
 
 
-def test_a_column_can_be_exact_and_text():
+def test_a_column_can_be_exact_and_text() -> None:
     fields = mapping(typemap__body="string,text").fields_of("body")
     assert [(f.kind, f.name) for f in fields] == [
         (Kind.STRING, "s:body"),
@@ -68,24 +69,24 @@ def test_a_column_can_be_exact_and_text():
     ]
 
 
-def test_types_may_be_given_by_field_or_by_type_in_any_case():
+def test_types_may_be_given_by_field_or_by_type_in_any_case() -> None:
     by_field = mapping(typemap__NAME="TEXT", typemap__body="text")
     assert by_field == mapping(typemap__text="body, name") == mapping(typemap__Text="Name,BODY")
 
 
-def test_a_column_called_like_a_type_is_not_confused_with_it():
+def test_a_column_called_like_a_type_is_not_confused_with_it() -> None:
     schema = pa.schema([("text", pa.string()), ("ip", pa.string())])
     found = mapping_for(schema, Options.parse({"indexing.typemap.text": "json", "indexing.typemap.ip": "ip"}))
     assert [f.kind for f in found.fields] == [Kind.JSON, Kind.IP]
 
 
-def test_a_key_that_can_be_read_in_two_ways_is_refused():
+def test_a_key_that_can_be_read_in_two_ways_is_refused() -> None:
     schema = pa.schema([("text", pa.string()), ("json", pa.string())])
     with pytest.raises(OptionError, match="is ambiguous"):
         mapping_for(schema, Options.parse({"indexing.typemap.text": "json"}))
 
 
-def test_tokenizer_record_and_length_go_to_the_text_field():
+def test_tokenizer_record_and_length_go_to_the_text_field() -> None:
     found = mapping(
         typemap__text="body,name",
         tokenizer__body="de_stem",
@@ -99,7 +100,7 @@ def test_tokenizer_record_and_length_go_to_the_text_field():
     assert (name.tokenizer, name.record, name.max_token) == ("default", "basic", 65530)
 
 
-def test_fast_fields_are_added_and_left_out():
+def test_fast_fields_are_added_and_left_out() -> None:
     found = mapping(typemap__body="text", fastfields="body", nonfastfields="id,name")
     assert [(f.kind, f.fast) for f in found.fields_of("body")] == [(Kind.TEXT, False), (Kind.STRING, True)]
     assert (only(found, "id").fast, only(found, "id").indexed) == (False, True)
@@ -107,17 +108,17 @@ def test_fast_fields_are_added_and_left_out():
     assert (only(found, "at").fast, only(found, "at").indexed) == (True, False)
 
 
-def test_store_only_columns_have_no_field():
+def test_store_only_columns_have_no_field() -> None:
     assert mapping(storeonlyfields="body,id").fields_of("body") == ()
 
 
-def test_json_mode_minimal_leaves_out_fast_fields():
+def test_json_mode_minimal_leaves_out_fast_fields() -> None:
     assert only(mapping(), "attrs").fast
     assert not only(mapping(json__mode="minimal"), "attrs").fast
     assert only(mapping(json__mode="minimal", fastfields="attrs"), "attrs").fast
 
 
-def test_a_collated_column_is_not_searched_by_its_bytes():
+def test_a_collated_column_is_not_searched_by_its_bytes() -> None:
     text = json.dumps(
         {
             "type": "struct",
@@ -155,7 +156,7 @@ def test_a_collated_column_is_not_searched_by_its_bytes():
         ({"tokenizer__raw": "body", "tokenizer__body": "en_stem", "typemap__body": "text"}, "another value"),
     ],
 )  # fmt: skip
-def test_an_option_that_cannot_work_is_refused(options, said):
+def test_an_option_that_cannot_work_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(OptionError, match=r"[\s\S]*") as caught:
         mapping(**options)
     assert said in str(caught.value)
@@ -173,12 +174,12 @@ def test_an_option_that_cannot_work_is_refused(options, said):
         ("json.mode", "maximal"),
     ],
 )
-def test_a_malformed_value_is_refused_at_the_door(key, value):
+def test_a_malformed_value_is_refused_at_the_door(key: str, value: str) -> None:
     with pytest.raises(OptionError):
         Options.parse({f"spark.indextables.indexing.{key}": value})
 
 
-def test_every_stemming_language_is_a_tokenizer():
+def test_every_stemming_language_is_a_tokenizer() -> None:
     names = [name for name in TOKENIZER_NAMES if name.endswith("_stem")]
     assert len(names) == 18
     for name in names:
@@ -188,13 +189,13 @@ def test_every_stemming_language_is_a_tokenizer():
         assert not field.analysis.keeps_words
 
 
-def test_a_field_of_an_unknown_tokenizer_is_refused_when_it_is_searched():
+def test_a_field_of_an_unknown_tokenizer_is_refused_when_it_is_searched() -> None:
     field = replace(only(mapping(typemap__body="text"), "body"), tokenizer="made_later")
     with pytest.raises(SplitError, match=r"'made_later'.*newer release"):
         _ = field.analysis
 
 
-def test_the_mapping_survives_its_json():
+def test_the_mapping_survives_its_json() -> None:
     found = mapping(typemap__body="string,text", tokenizer__body="ngram_2_4", typemap__name="string")
     text = found.to_json()
     assert Mapping.from_json(text) == found
@@ -202,7 +203,7 @@ def test_the_mapping_survives_its_json():
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"name":"x"}]', "null"])
-def test_a_mapping_that_cannot_be_understood_is_an_error(text):
+def test_a_mapping_that_cannot_be_understood_is_an_error(text: str) -> None:
     with pytest.raises(SplitError, match="mapping cannot be understood"):
         Mapping.from_json(text)
 

@@ -2,6 +2,9 @@
 
 import json
 import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,7 +16,8 @@ from indextables.schema.statistics import Statistics
 from indextables.split.footer import read_footer
 from indextables.split.mapping import Kind, mapping_for
 from indextables.split.merge import LookupSample, MergeSource, merge_splits
-from indextables.store import open_store
+from indextables.split.writer import SplitFile
+from indextables.store import Store, open_store
 from tests.split.every_type import every_type, logs
 from tests.split.split_files import between, hits, opened, table_of, term, write_split
 
@@ -21,14 +25,21 @@ TEXT = {"indexing.typemap.message": "text"}
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> Store:
     return open_store(tmp_path)
 
 
-def merged(store, paths, target, schema, options=None, extra=()):
+def merged(
+    store: Store,
+    paths: list[Any],
+    target: str,
+    schema: Any,
+    options: dict[str, str] | None = None,
+    extra: Sequence[Any] = (),
+) -> SplitFile:
     given = Options.parse(options or {})
     sources = [MergeSource.of(store, read_footer(store, path), schema) for path in paths]
-    sink = store.open_upload(target)
+    sink: Any = store.open_upload(target)
     try:
         built = merge_splits([*sources, *extra], sink, schema, mapping_for(schema, given), given)
     except BaseException:
@@ -38,7 +49,7 @@ def merged(store, paths, target, schema, options=None, extra=()):
     return built
 
 
-def parts(store, table, count, options=None):
+def parts(store: Store, table: Any, count: int, options: dict[str, str] | None = None) -> list[str]:
     size = -(-table.num_rows // count)
     paths = [f"{i}.split" for i in range(count)]
     for i, path in enumerate(paths):
@@ -46,7 +57,7 @@ def parts(store, table, count, options=None):
     return paths
 
 
-def asked(store, path):
+def asked(store: Store, path: str) -> list[Any]:
     """What a few searches find."""
     with opened(store, path) as (footer, index):
         integer = tantivy.FieldType.Integer
@@ -63,7 +74,7 @@ def asked(store, path):
 
 
 @pytest.mark.parametrize("count", [2, 9, 16])
-def test_rows_searches_and_statistics_are_those_of_one_split(store, count):
+def test_rows_searches_and_statistics_are_those_of_one_split(store: Store, count: int) -> None:
     table = logs(16_000)
     write_split(store, "whole.split", table, TEXT)
     built = merged(store, parts(store, table, count, TEXT), "m.split", table.schema, TEXT)
@@ -76,14 +87,14 @@ def test_rows_searches_and_statistics_are_those_of_one_split(store, count):
     assert len(after.row_id_ranges) == count
 
 
-def test_many_segments_become_few(store):
+def test_many_segments_become_few(store: Store) -> None:
     table = logs(16_000)
     merged(store, parts(store, table, 16, TEXT), "m.split", table.schema, TEXT)
     with opened(store, "m.split") as (_, index):
         assert index.searcher().num_segments <= 2
 
 
-def test_merged_splits_are_merged_again(store):
+def test_merged_splits_are_merged_again(store: Store) -> None:
     table = logs(9000)
     paths = parts(store, table, 6, TEXT)
     merged(store, paths[:2], "a.split", table.schema, TEXT)
@@ -96,7 +107,7 @@ def test_merged_splits_are_merged_again(store):
     assert len(read_footer(store, "c.split").row_id_ranges) == 6
 
 
-def test_the_same_rows_twice_stay_apart(store):
+def test_the_same_rows_twice_stay_apart(store: Store) -> None:
     table = logs(1500)
     write_split(store, "a.split", table, TEXT)
     merged(store, ["a.split", "a.split"], "m.split", table.schema, TEXT)
@@ -105,7 +116,7 @@ def test_the_same_rows_twice_stay_apart(store):
         assert hits(footer, index, tantivy.Query.all_query()) == list(range(3000))
 
 
-def test_every_type_is_merged_as_it_was(store):
+def test_every_type_is_merged_as_it_was(store: Store) -> None:
     table = every_type()
     paths = parts(store, table, 3)
     merged(store, paths, "m.split", table.schema)
@@ -117,7 +128,7 @@ def test_every_type_is_merged_as_it_was(store):
             assert found[name].combine_chunks().equals(table[name].combine_chunks()), name
 
 
-def test_a_column_that_came_later_is_null_before(store):
+def test_a_column_that_came_later_is_null_before(store: Store) -> None:
     old, new = logs(1200), logs(1300, seed=2)
     new = new.append_column("region", pa.array(["eu", "us"] * 650))
     write_split(store, "old.split", old, TEXT)
@@ -135,7 +146,7 @@ def test_a_column_that_came_later_is_null_before(store):
     assert (after.min_values, after.max_values) == statistics.texts()[:2]
 
 
-def test_other_options_index_the_rows_anew(store):
+def test_other_options_index_the_rows_anew(store: Store) -> None:
     table = logs(2000)
     paths = parts(store, table, 2)
     built = merged(store, paths, "m.split", table.schema, TEXT)
@@ -144,7 +155,7 @@ def test_other_options_index_the_rows_anew(store):
     assert asked(store, "m.split") == asked(store, "whole.split")
 
 
-def test_a_small_split_takes_the_fields_of_the_large_one(store):
+def test_a_small_split_takes_the_fields_of_the_large_one(store: Store) -> None:
     table = logs(3000)
     write_split(store, "large.split", table.slice(0, 2500), TEXT)
     small = write_split(store, "small.split", table.slice(2500), TEXT)
@@ -154,7 +165,7 @@ def test_a_small_split_takes_the_fields_of_the_large_one(store):
     assert table_of(store, "m.split").equals(pa.concat_tables([table.slice(2500), table.slice(0, 2500)]))
 
 
-def test_rows_of_elsewhere_can_be_a_source(store):
+def test_rows_of_elsewhere_can_be_a_source(store: Store) -> None:
     table = logs(1500)
     write_split(store, "a.split", table, TEXT)
     other = logs(700, seed=9)
@@ -166,7 +177,7 @@ def test_rows_of_elsewhere_can_be_a_source(store):
 
 
 @pytest.mark.parametrize("where", ["rows", "index"])
-def test_a_source_that_cannot_be_read_is_named(store, tmp_path, where):
+def test_a_source_that_cannot_be_read_is_named(store: Store, tmp_path: Path, where: str) -> None:
     table = logs(2000)
     paths = parts(store, table, 3, TEXT)
     footer = read_footer(store, paths[1])
@@ -181,7 +192,7 @@ def test_a_source_that_cannot_be_read_is_named(store, tmp_path, where):
     assert not store.exists("m.split")
 
 
-def test_nothing_temporary_is_left(store, tmp_path):
+def test_nothing_temporary_is_left(store: Store, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     options = {**TEXT, "indexWriter.tempDirectoryPath": str(work)}
@@ -191,7 +202,7 @@ def test_nothing_temporary_is_left(store, tmp_path):
     assert list(work.iterdir()) == []
 
 
-def test_a_row_that_answers_for_another_stops_the_merge(store):
+def test_a_row_that_answers_for_another_stops_the_merge(store: Store) -> None:
     table = logs(1000)
     write_split(store, "a.split", table, TEXT)
     with opened(store, "a.split") as (footer, index):

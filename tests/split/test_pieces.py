@@ -22,11 +22,12 @@ from indextables.split import footer as footers
 from indextables.split.footer import Footer, IndexFile, positions_key, read_footer
 from indextables.split.index import files
 from indextables.split.index.cache import index_cache
+from indextables.split.index.cache_entry import CachedPiece
 from indextables.split.index.files import unpack
 from indextables.split.mapping import Kind
 from indextables.split.query.bound_query import SearchFields
 from indextables.split.query.filter_pushdown import plan_filter
-from indextables.split.query.searcher import close_indexes, is_cached, open_index, prewarm
+from indextables.split.query.searcher import IndexSearcher, close_indexes, is_cached, open_index, prewarm
 from indextables.split.tantivy_layout import DOC_STORE_FIELD, field_names, field_ranges
 from indextables.store import Store, open_store
 from tests.split.split_files import opened, write_split
@@ -35,7 +36,7 @@ TEXT = {"indexing.typemap.words": "text", "indexing.typemap.doc": "json"}
 
 
 @pytest.fixture(autouse=True)
-def every_field_apart(monkeypatch):
+def every_field_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "PIECE_BYTES", 1)
     close_indexes()
 
@@ -69,7 +70,7 @@ def split(store: Store) -> Footer:
     return read_footer(store, "a.split")
 
 
-def asked(index, condition):
+def asked(index: IndexSearcher, condition: Any) -> int:
     """How many rows meet a condition, by the index alone."""
     fields = SearchFields(index.footer.schema, (index.footer.mapping,))
     found = plan_filter(condition, index.view, lambda search: fields.bind(search, Options()), Options())
@@ -90,14 +91,16 @@ QUESTIONS: dict[str, Any] = {
 }
 
 
-def held(index) -> set[str | None]:
+def held(index: IndexSearcher) -> set[str | None]:
     """The fields whose pieces are all on the disk."""
     pieces = index.footer.pieces
     is_missing = index.lease.is_missing
     return {name for name, own in pieces.items() if not any(is_missing((p.file, p.start)) for p in own)}
 
 
-def test_pieces_are_the_files_from_the_first_byte_to_the_last(store, split, tmp_path):
+def test_pieces_are_the_files_from_the_first_byte_to_the_last(
+    store: Store, split: Footer, tmp_path: Path
+) -> None:
     (tmp_path / "out").mkdir()
     unpack(store, split, tmp_path / "out")
     for file in split.index_files:
@@ -110,7 +113,7 @@ def test_pieces_are_the_files_from_the_first_byte_to_the_last(store, split, tmp_
     assert index.searcher().num_docs == 3000
 
 
-def test_what_is_needed_together_stands_together(split):
+def test_what_is_needed_together_stands_together(split: Footer) -> None:
     ends = []
     for pieces in split.pieces.values():
         own = sorted(pieces, key=lambda piece: piece.offset)
@@ -121,7 +124,7 @@ def test_what_is_needed_together_stands_together(split):
     assert [stop for _, stop in ends[:-1]] == [start for start, _ in ends[1:]], "and there are no gaps"
 
 
-def test_every_field_has_pieces_and_documents_have_theirs(split):
+def test_every_field_has_pieces_and_documents_have_theirs(split: Footer) -> None:
     fields = {field.name for field in split.mapping.fields}
     assert {
         positions_key("t:words"),
@@ -133,7 +136,9 @@ def test_every_field_has_pieces_and_documents_have_theirs(split):
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_a_question_brings_what_it_asks_about_and_nothing_else(store, split, options, name):
+def test_a_question_brings_what_it_asks_about_and_nothing_else(
+    store: Store, split: Footer, options: Options, name: Any
+) -> None:
     index = open_index(store, split, options)
     assert held(index) == {None}
     fresh = asked(index, QUESTIONS[name])
@@ -146,7 +151,9 @@ def test_a_question_brings_what_it_asks_about_and_nothing_else(store, split, opt
     assert asked(index, QUESTIONS[name]) == fresh > 0
 
 
-def test_answers_do_not_depend_on_what_was_asked_before(store, split, options):
+def test_answers_do_not_depend_on_what_was_asked_before(
+    store: Store, split: Footer, options: Options
+) -> None:
     expected = {name: asked(open_index(store, split, options), QUESTIONS[name]) for name in QUESTIONS}
     close_indexes()
     index_cache(options).flush()
@@ -154,7 +161,7 @@ def test_answers_do_not_depend_on_what_was_asked_before(store, split, options):
     assert again == expected
 
 
-def test_positions_come_with_the_first_phrase(store, split, options):
+def test_positions_come_with_the_first_phrase(store: Store, split: Footer, options: Options) -> None:
     index = open_index(store, split, options)
     assert asked(index, QUESTIONS["words"]) == 1
     assert positions_key("t:words") not in held(index)
@@ -162,7 +169,7 @@ def test_positions_come_with_the_first_phrase(store, split, options):
     assert positions_key("t:words") in held(index)
 
 
-def test_row_numbers_and_scores_need_the_row_ids(store, split, options):
+def test_row_numbers_and_scores_need_the_row_ids(store: Store, split: Footer, options: Options) -> None:
     index = open_index(store, split, options)
     fields = SearchFields(split.schema, (split.mapping,))
     found = plan_filter(
@@ -174,7 +181,9 @@ def test_row_numbers_and_scores_need_the_row_ids(store, split, options):
     assert index.top(found.candidates.rows, 3).rows.tolist() == [17]
 
 
-def test_another_process_finds_what_was_brought(store, split, options, monkeypatch):
+def test_another_process_finds_what_was_brought(
+    store: Store, split: Footer, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert asked(open_index(store, split, options), QUESTIONS["words"]) == 1
     close_indexes()
     monkeypatch.setattr("indextables.split.index.loader.copy_pieces", None)
@@ -184,12 +193,14 @@ def test_another_process_finds_what_was_brought(store, split, options, monkeypat
         asked(index, QUESTIONS["phrase"])
 
 
-def test_threads_that_need_the_same_field_fetch_it_once(store, split, options, monkeypatch):
-    copied = []
+def test_threads_that_need_the_same_field_fetch_it_once(
+    store: Store, split: Footer, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[Any] = []
     together = threading.Barrier(6)
     real = files.copy_pieces
 
-    def copy(store, footer, folder, pieces):
+    def copy(store: Any, footer: Any, folder: Any, pieces: Any) -> list[CachedPiece]:
         copied.extend((piece.file, piece.start) for piece in pieces)
         return real(store, footer, folder, pieces)
 
@@ -206,7 +217,9 @@ def test_threads_that_need_the_same_field_fetch_it_once(store, split, options, m
     assert len(copied) == len(set(copied)) > 0
 
 
-def test_only_whoever_asks_about_a_damaged_field_hears_of_it(store, split, options, tmp_path):
+def test_only_whoever_asks_about_a_damaged_field_hears_of_it(
+    store: Store, split: Footer, options: Options, tmp_path: Path
+) -> None:
     data = bytearray((tmp_path / "t" / "a.split").read_bytes())
     piece = max(split.pieces["t:words"], key=lambda piece: piece.length)
     data[piece.offset + piece.length // 2] ^= 0xFF
@@ -220,7 +233,9 @@ def test_only_whoever_asks_about_a_damaged_field_hears_of_it(store, split, optio
 
 
 @pytest.mark.parametrize("what", ["an entry", "all"])
-def test_a_cache_that_is_deleted_under_an_open_index_is_made_anew(store, split, options, tmp_path, what):
+def test_a_cache_that_is_deleted_under_an_open_index_is_made_anew(
+    store: Store, split: Footer, options: Options, tmp_path: Path, what: str
+) -> None:
     index = open_index(store, split, options)
     assert asked(index, QUESTIONS["words"]) == 1
     gone = index.lease.folder if what == "an entry" else index_cache(options).folder
@@ -236,7 +251,9 @@ def test_a_cache_that_is_deleted_under_an_open_index_is_made_anew(store, split, 
     assert asked(open_index(store, split, options), QUESTIONS["number"]) > 0
 
 
-def test_a_file_that_is_deleted_under_an_open_index_is_fetched_for_the_next_search(store, split, options):
+def test_a_file_that_is_deleted_under_an_open_index_is_fetched_for_the_next_search(
+    store: Store, split: Footer, options: Options
+) -> None:
     index = open_index(store, split, options)
     for file in index.lease.folder.glob("*.fast"):
         file.unlink()
@@ -245,7 +262,9 @@ def test_a_file_that_is_deleted_under_an_open_index_is_fetched_for_the_next_sear
     assert asked(open_index(store, split, options), QUESTIONS["number"]) > 0
 
 
-def test_a_full_disk_is_told_and_the_next_try_succeeds(store, split, options, monkeypatch):
+def test_a_full_disk_is_told_and_the_next_try_succeeds(
+    store: Store, split: Footer, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
     index = open_index(store, split, options)
 
     def full(*_: object) -> None:
@@ -258,7 +277,9 @@ def test_a_full_disk_is_told_and_the_next_try_succeeds(store, split, options, mo
     assert asked(index, QUESTIONS["words"]) == 1
 
 
-def test_the_cache_counts_bytes_that_are_there_not_those_that_may_come(store, options):
+def test_the_cache_counts_bytes_that_are_there_not_those_that_may_come(
+    store: Store, options: Options
+) -> None:
     rng = np.random.default_rng(3)
     noise = [" ".join(map(str, rng.integers(0, 1 << 40, 8))) for _ in range(20_000)]
     write_split(
@@ -277,7 +298,7 @@ def test_the_cache_counts_bytes_that_are_there_not_those_that_may_come(store, op
     assert index_cache(options).stats().bytes > footer.index_bytes / 2
 
 
-def test_what_is_at_hand_depends_on_the_columns(store, split, options):
+def test_what_is_at_hand_depends_on_the_columns(store: Store, split: Footer, options: Options) -> None:
     def at_hand(*columns: str) -> bool:
         return is_cached(store, split, options, columns)
 
@@ -289,7 +310,7 @@ def test_what_is_at_hand_depends_on_the_columns(store, split, options):
         close_indexes()
 
 
-def test_prewarming_columns_brings_them_and_no_others(store, split, options):
+def test_prewarming_columns_brings_them_and_no_others(store: Store, split: Footer, options: Options) -> None:
     prewarm(store, split, options, ["TERM"], ["words"])
     assert is_cached(store, split, options, ["words"])
     assert not is_cached(store, split, options, ["name"])
@@ -297,7 +318,7 @@ def test_prewarming_columns_brings_them_and_no_others(store, split, options):
     assert is_cached(store, split, options, split.schema.names)
 
 
-def test_splits_of_format_1_are_read(store, options, monkeypatch):
+def test_splits_of_format_1_are_read(store: Store, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     def first_format(file: IndexFile) -> dict[str, object]:
         (only,) = file.pieces
         return {
@@ -321,7 +342,9 @@ def test_splits_of_format_1_are_read(store, options, monkeypatch):
     }
 
 
-def test_small_fields_are_read_with_everything_else(store, options, monkeypatch):
+def test_small_fields_are_read_with_everything_else(
+    store: Store, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "PIECE_BYTES", 64 << 10)
     write_split(store, "small.split", rows(100), TEXT)
     footer = read_footer(store, "small.split")
@@ -332,7 +355,7 @@ def test_small_fields_are_read_with_everything_else(store, options, monkeypatch)
 
 
 @pytest.mark.parametrize("columns", [1, 40, 900])
-def test_columns_are_found_whatever_their_number_and_names(store, columns):
+def test_columns_are_found_whatever_their_number_and_names(store: Store, columns: int) -> None:
     names = [f"column_with_a_rather_long_name_{n * 7919 % columns:05}" for n in range(columns)]
     docs = [
         json.dumps({f"p{n}": {"q" * 20: n, f"r{n}": f"text{n}"} for n in range(i % 400)}) for i in range(500)
@@ -347,13 +370,13 @@ def test_columns_are_found_whatever_their_number_and_names(store, columns):
     assert {footer.mapping.find(name, Kind.I64).name for name in names} <= found
 
 
-def test_a_split_without_any_text_has_components_too(store):
+def test_a_split_without_any_text_has_components_too(store: Store) -> None:
     write_split(store, "numbers.split", pa.table({"n": pa.array(range(100))}))
     found = components(store, read_footer(store, "numbers.split"))
     assert [c.column for c in found if c.kind == "fastfield"] == ["_row", "n"]
 
 
-def test_a_file_whose_columns_cannot_be_told_apart_stays_whole(store, options):
+def test_a_file_whose_columns_cannot_be_told_apart_stays_whole(store: Store, options: Options) -> None:
     odd = rows().rename_columns(["id", "number", "doc\x01a", "words", "doc"])
     write_split(store, "odd.split", odd, TEXT)
     footer = read_footer(store, "odd.split")
@@ -366,7 +389,9 @@ def test_a_file_whose_columns_cannot_be_told_apart_stays_whole(store, options):
 
 
 @pytest.mark.parametrize("suffix", [".term", ".fast", ".store"])
-def test_a_directory_that_cannot_be_understood_is_refused(store, split, tmp_path, suffix):
+def test_a_directory_that_cannot_be_understood_is_refused(
+    store: Store, split: Footer, tmp_path: Path, suffix: str
+) -> None:
     (tmp_path / "out").mkdir()
     unpack(store, split, tmp_path / "out")
     fields = field_names((tmp_path / "out" / "meta.json").read_bytes())
@@ -377,11 +402,13 @@ def test_a_directory_that_cannot_be_understood_is_refused(store, split, tmp_path
             field_ranges(suffix, spoilt, len(spoilt), fields)
 
 
-def test_conditions_on_several_columns_are_fetched_at_once(store, split, options, monkeypatch):
+def test_conditions_on_several_columns_are_fetched_at_once(
+    store: Store, split: Footer, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = []
     real = files.copy_pieces
 
-    def copy(store, footer, folder, pieces):
+    def copy(store: Any, footer: Any, folder: Any, pieces: Any) -> list[CachedPiece]:
         calls.append({piece.field for piece in pieces})
         return real(store, footer, folder, pieces)
 
@@ -398,7 +425,9 @@ def test_conditions_on_several_columns_are_fetched_at_once(store, split, options
     } == calls[0]
 
 
-def test_a_file_that_shrinks_while_it_is_packed_is_an_error_not_a_loop(tmp_path, monkeypatch):
+def test_a_file_that_shrinks_while_it_is_packed_is_an_error_not_a_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "a.idx"
     path.write_bytes(b"x" * 100)
     cut = files._FileRange(path, None, 0, 200)

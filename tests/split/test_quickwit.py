@@ -4,7 +4,7 @@ import datetime as dt
 import json
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -23,17 +23,17 @@ TYPES = {"integer": pa.int32(), "string": pa.string(), "double": pa.float64(), "
 pytestmark = pytest.mark.skipif(not FIXTURES.exists(), reason="the tables of the original are not here")
 
 
-def expected():
+def expected() -> Any | dict[Any, Any]:
     return json.loads((FIXTURES / "expected.json").read_text()) if FIXTURES.exists() else {}
 
 
-def schema_of(said):
+def schema_of(said: Any) -> pa.Schema:
     pairs = (column.split(":") for column in said["schema"])
     return pa.schema([(name, TYPES[kind]) for name, kind in pairs if name not in said["partition_columns"]])
 
 
 @pytest.mark.parametrize("name", [name for name in expected() if (FIXTURES / name).exists()])
-def test_every_row_of_every_live_split_is_read(name):
+def test_every_row_of_every_live_split_is_read(name: Any) -> None:
     said = expected()[name]
     store, schema = open_store(FIXTURES / name), schema_of(said)
     found = [
@@ -51,14 +51,14 @@ def test_every_row_of_every_live_split_is_read(name):
     )
 
 
-def test_a_column_that_is_not_there_is_null():
+def test_a_column_that_is_not_there_is_null() -> None:
     store = open_store(FIXTURES / "01_single_write")
     path = expected()["01_single_write"]["live_files"][0]
     (batch,) = bundle_rows(store, path, pa.schema([("ID", pa.int32()), ("day", pa.string())]))
     assert batch.column("day").null_count == batch.num_rows > batch.column("ID").null_count == 0
 
 
-def test_bundles_are_merged_into_a_split_of_ours(tmp_path):
+def test_bundles_are_merged_into_a_split_of_ours(tmp_path: Path) -> None:
     said = expected()["02_five_appends"]
     source, store, schema = open_store(FIXTURES / "02_five_appends"), open_store(tmp_path), schema_of(said)
     sources = [
@@ -72,7 +72,7 @@ def test_bundles_are_merged_into_a_split_of_ours(tmp_path):
     assert sorted(row["id"] for row in found) == sorted(row["id"] for row in said["rows"])
 
 
-def test_what_is_not_a_bundle_is_refused_by_name(tmp_path):
+def test_what_is_not_a_bundle_is_refused_by_name(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     said = expected()["01_single_write"]
     data = (FIXTURES / "01_single_write" / said["live_files"][0]).read_bytes()
@@ -99,6 +99,6 @@ def test_what_is_not_a_bundle_is_refused_by_name(tmp_path):
         (None, pa.int8(), None),
     ],
 )  # fmt: skip
-def test_stored_values_become_values_of_the_column(stored, kind, value):
+def test_stored_values_become_values_of_the_column(stored: Any, kind: Any, value: Any) -> None:
     assert _value(stored, kind, "tags") == value
     pa.array([_value(stored, kind, "tags")], kind)

@@ -33,7 +33,7 @@ SEED = int(os.environ.get("INDEXTABLES_SEED", "0")) or random.SystemRandom().ran
 
 
 @pytest.fixture(autouse=True)
-def small_pieces(monkeypatch):
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "PIECE_BYTES", 1)
     monkeypatch.setattr(files, "TERM_PIECE_BYTES", 100)
     monkeypatch.setattr(files, "_MAX_TERM_PIECES", 1 << 20)
@@ -156,7 +156,7 @@ def conditions(schema: pa.Schema) -> dict[str, Predicate]:
     return {text: parse_condition(text, schema) for text in [*simple, *mixed]}
 
 
-def test_cold_searches_find_what_the_whole_index_finds(store, split):
+def test_cold_searches_find_what_the_whole_index_finds(store: Store, split: Footer) -> None:
     complete = whole(store, split)
     wanted = conditions(split.schema)
     expected = {text: search(complete, condition) for text, condition in wanted.items()}
@@ -165,7 +165,7 @@ def test_cold_searches_find_what_the_whole_index_finds(store, split):
         assert search(fresh(store, split), condition) == expected[text], (text, SEED)
 
 
-def test_searches_one_after_the_other_find_what_the_whole_index_finds(store, split):
+def test_searches_one_after_the_other_find_what_the_whole_index_finds(store: Store, split: Footer) -> None:
     complete = whole(store, split)
     wanted = list(conditions(split.schema).items())
     expected = {text: search(complete, condition) for text, condition in wanted}
@@ -175,7 +175,7 @@ def test_searches_one_after_the_other_find_what_the_whole_index_finds(store, spl
         assert search(index, condition) == expected[text], (text, SEED)
 
 
-def test_scores_are_those_of_the_whole_index(store, split):
+def test_scores_are_those_of_the_whole_index(store: Store, split: Footer) -> None:
     def best(index: IndexSearcher, query: str) -> list[tuple[int, float]]:
         condition = Search(SearchKind.INDEXQUERY, Column(("words",)), query)
         fields = SearchFields(split.schema, (split.mapping,))
@@ -198,7 +198,9 @@ def test_scores_are_those_of_the_whole_index(store, split):
     ("query", "most", "positions"),
     [("row17", 0.05, 0), ("row17 OR row18", 0.05, 0), ("row39*", 0.2, 0), ('"row17 n17"', 0.1, 0.1)],
 )
-def test_only_the_pieces_of_the_terms_are_fetched(store, split, query, most, positions):
+def test_only_the_pieces_of_the_terms_are_fetched(
+    store: Store, split: Footer, query: str, most: float, positions: float
+) -> None:
     index = fresh(store, split)
     assert fetched_share(index, ".idx") == 0
     assert search(index, parse_condition(f"words INDEXQUERY '{query}'", split.schema))
@@ -207,7 +209,9 @@ def test_only_the_pieces_of_the_terms_are_fetched(store, split, query, most, pos
     assert fetched_share(index, ".term") == 1
 
 
-def test_scores_of_older_splits_are_right_after_only_the_terms_were_read(store, monkeypatch):
+def test_scores_of_older_splits_are_right_after_only_the_terms_were_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Their postings begin with the number of tokens, and are one piece.
     monkeypatch.setattr(files, "TOKENS_BYTES", 0)
     monkeypatch.setattr(files, "TERM_PIECE_BYTES", 1 << 30)
@@ -229,7 +233,7 @@ def test_scores_of_older_splits_are_right_after_only_the_terms_were_read(store, 
         assert index.term_statistics(words) == complete.term_statistics(words)
 
 
-def test_a_field_that_is_in_use_is_fetched_whole(store, split):
+def test_a_field_that_is_in_use_is_fetched_whole(store: Store, split: Footer) -> None:
     index = fresh(store, split)
     for n in range(loader._MAX_TERM_READS):
         assert search(index, parse_condition(f"words INDEXQUERY 'row{n}'", split.schema)) == [n]
@@ -238,7 +242,9 @@ def test_a_field_that_is_in_use_is_fetched_whole(store, split):
     assert fetched_share(index, ".idx") == 1
 
 
-def test_terms_of_an_unknown_dictionary_are_searched_in_the_whole_field(store, split, monkeypatch):
+def test_terms_of_an_unknown_dictionary_are_searched_in_the_whole_field(
+    store: Store, split: Footer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def unknown(_: object) -> None:
         raise DictionaryFormatError("a term dictionary has an unknown version")
 
@@ -248,14 +254,16 @@ def test_terms_of_an_unknown_dictionary_are_searched_in_the_whole_field(store, s
     assert fetched_share(index, ".idx") == 1
 
 
-def test_a_cache_that_is_deleted_meanwhile_is_reported(store, split):
+def test_a_cache_that_is_deleted_meanwhile_is_reported(store: Store, split: Footer) -> None:
     index = fresh(store, split)
     shutil.rmtree(index.lease.folder)
     with pytest.raises(SplitError, match="could not be written to the cache"):
         search(index, parse_condition("words INDEXQUERY 'row17'", split.schema))
 
 
-def test_threads_that_search_for_many_terms_do_not_disturb_each_other(store, split, monkeypatch):
+def test_threads_that_search_for_many_terms_do_not_disturb_each_other(
+    store: Store, split: Footer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loader, "_MAX_REMEMBERED", 8)
     monkeypatch.setattr(loader, "_MAX_TERM_READS", 1 << 30)
     index = fresh(store, split)
@@ -268,7 +276,9 @@ def test_threads_that_search_for_many_terms_do_not_disturb_each_other(store, spl
         list(threads.map(work, range(6)))
 
 
-def test_a_damaged_piece_stops_the_searches_that_need_it_only(store, split, tmp_path):
+def test_a_damaged_piece_stops_the_searches_that_need_it_only(
+    store: Store, split: Footer, tmp_path: Path
+) -> None:
     index = fresh(store, split)
     search(index, parse_condition("words INDEXQUERY 'row17'", split.schema))
     pieces = loader.parts_of(split, "t:words", ".idx")
@@ -282,14 +292,14 @@ def test_a_damaged_piece_stops_the_searches_that_need_it_only(store, split, tmp_
     assert search(index, parse_condition("words INDEXQUERY 'row3333'", split.schema)) == [3333]
 
 
-def test_small_fields_are_fetched_whole(store, split, monkeypatch):
+def test_small_fields_are_fetched_whole(store: Store, split: Footer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "MIN_POSTINGS_BYTES", 1 << 30)
     index = fresh(store, split)
     assert search(index, parse_condition("words INDEXQUERY 'row17'", split.schema)) == [17]
     assert fetched_share(index, ".idx") == 1
 
 
-def test_pieces_are_bounded_in_number(store, monkeypatch):
+def test_pieces_are_bounded_in_number(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_MAX_TERM_PIECES", 7)
     write_split(store, "b.split", rows(), INDEXING)
     split = read_footer(store, "b.split")

@@ -1,6 +1,8 @@
 """Row groups are copied as they are, and the file around them is an ordinary Parquet file."""
 
 import io
+from pathlib import Path
+from typing import Any
 
 import duckdb
 import hypothesis.strategies as st
@@ -19,7 +21,8 @@ from indextables.split.merge import MergeSource, merge_splits
 from indextables.split.parquet.metadata import I32, I64, LIST, STRUCT, write_struct
 from indextables.split.parquet.pages import page_locations, shift_pages
 from indextables.split.parquet.reader import RowReader
-from indextables.store import open_store
+from indextables.split.writer import SplitFile
+from indextables.store import Store, open_store
 from tests.split.split_files import rows_of, table_of, write_split
 
 ROWS = 6000
@@ -28,11 +31,11 @@ OPTIONS = {"indexing.typemap.message": "text", "write.rowGroupSize": "96K", "wri
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> Store:
     return open_store(str(tmp_path))
 
 
-def logs(start, count):
+def logs(start: int, count: int) -> pa.Table:
     numbers = range(start, start + count)
     return pa.table(
         {
@@ -44,16 +47,16 @@ def logs(start, count):
     )
 
 
-def merged(store, paths, schema, options=OPTIONS):
+def merged(store: Store, paths: list[Any], schema: Any, options: dict[str, Any] = OPTIONS) -> SplitFile:
     given_options = Options.parse(options)
     sources = [MergeSource.of(store, read_footer(store, path), schema) for path in paths]
-    sink = store.open_upload("m.split")
+    sink: Any = store.open_upload("m.split")
     built = merge_splits(sources, sink, schema, mapping_for(schema, given_options), given_options)
     sink.close()
     return built
 
 
-def pages_of(path):
+def pages_of(path: Path) -> list[bytes]:
     """The bytes of every column chunk but that of the row numbers."""
     data, metadata = path.read_bytes(), pq.read_metadata(path)
     found = []
@@ -64,7 +67,7 @@ def pages_of(path):
     return found
 
 
-def test_large_row_groups_are_copied_byte_by_byte(store, tmp_path):
+def test_large_row_groups_are_copied_byte_by_byte(store: Store, tmp_path: Path) -> None:
     parts = [logs(0, ROWS), logs(ROWS, ROWS)]
     for number, part in enumerate(parts):
         write_split(store, f"{number}.split", part, OPTIONS)
@@ -76,7 +79,7 @@ def test_large_row_groups_are_copied_byte_by_byte(store, tmp_path):
     assert table_of(store, "m.split").equals(pa.concat_tables(parts))
 
 
-def test_other_readers_read_a_file_of_copied_row_groups(store, tmp_path):
+def test_other_readers_read_a_file_of_copied_row_groups(store: Store, tmp_path: Path) -> None:
     parts = [logs(0, ROWS), logs(ROWS, ROWS)]
     for number, part in enumerate(parts):
         write_split(store, f"{number}.split", part, OPTIONS)
@@ -94,7 +97,7 @@ def test_other_readers_read_a_file_of_copied_row_groups(store, tmp_path):
     assert found.to_arrow_table()["n"].to_pylist() == [ROWS - 2, ROWS - 1, ROWS, ROWS + 1]
 
 
-def test_single_rows_are_found_in_copied_row_groups(store):
+def test_single_rows_are_found_in_copied_row_groups(store: Store) -> None:
     parts = [logs(0, ROWS), logs(ROWS, ROWS)]
     for number, part in enumerate(parts):
         write_split(store, f"{number}.split", part, OPTIONS)
@@ -104,7 +107,7 @@ def test_single_rows_are_found_in_copied_row_groups(store):
     assert fetched.equals(pa.concat_tables(parts).take(numbers).combine_chunks())
 
 
-def test_small_row_groups_become_large_ones(store):
+def test_small_row_groups_become_large_ones(store: Store) -> None:
     parts = [logs(i * 20, 20) for i in range(40)]
     for number, part in enumerate(parts):
         write_split(store, f"{number}.split", part, OPTIONS)
@@ -113,7 +116,7 @@ def test_small_row_groups_become_large_ones(store):
     assert table_of(store, "m.split").equals(pa.concat_tables(parts))
 
 
-def test_a_few_rows_before_a_large_row_group_do_not_stand_alone(store):
+def test_a_few_rows_before_a_large_row_group_do_not_stand_alone(store: Store) -> None:
     parts = [logs(0, 20), logs(20, ROWS), logs(20 + ROWS, 20), logs(40 + ROWS, ROWS)]
     for number, part in enumerate(parts):
         write_split(store, f"{number}.split", part, OPTIONS)
@@ -124,7 +127,7 @@ def test_a_few_rows_before_a_large_row_group_do_not_stand_alone(store):
     assert table_of(store, "m.split").equals(pa.concat_tables(parts))
 
 
-def test_a_damaged_page_is_not_copied(store, tmp_path):
+def test_a_damaged_page_is_not_copied(store: Store, tmp_path: Path) -> None:
     part = logs(0, ROWS)
     for number in range(2):
         write_split(store, f"{number}.split", part, OPTIONS)
@@ -137,7 +140,7 @@ def test_a_damaged_page_is_not_copied(store, tmp_path):
         merged(store, ["0.split", "1.split"], part.schema)
 
 
-def test_every_row_group_is_given_with_its_rows(store):
+def test_every_row_group_is_given_with_its_rows(store: Store) -> None:
     table = logs(0, ROWS)
     write_split(store, "a.split", table, OPTIONS)
     groups = list(RowReader(store, read_footer(store, "a.split")).groups())
@@ -152,7 +155,7 @@ places = st.lists(
 
 
 @given(places, st.integers(0, 2**40), st.booleans())
-def test_a_moved_page_index_says_the_same_of_other_places(locations, by, sizes):
+def test_a_moved_page_index_says_the_same_of_other_places(locations: Any, by: Any, sizes: Any) -> None:
     items = [{1: (I64, a), 2: (I32, b), 3: (I64, c)} for a, b, c in locations]
     more = {2: (LIST, (I64, [1, 300]))} if sizes else {}
     index = write_struct({1: (LIST, (STRUCT, items)), **more})
@@ -163,6 +166,6 @@ def test_a_moved_page_index_says_the_same_of_other_places(locations, by, sizes):
     )
 
 
-def test_an_empty_split_is_a_parquet_file(store, tmp_path):
+def test_an_empty_split_is_a_parquet_file(store: Store, tmp_path: Path) -> None:
     write_split(store, "e.split", logs(0, 1).slice(1), OPTIONS)
     assert pq.read_table(io.BytesIO((tmp_path / "e.split").read_bytes())).num_rows == 0

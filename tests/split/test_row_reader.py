@@ -1,5 +1,8 @@
 """Rows by number are the rows at these numbers."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -29,7 +32,7 @@ ROWS = 12_000
 SMALL = {"write.rowGroupSize": "400k", "write.pageSize": "2k"}
 
 
-def wide_table():
+def wide_table() -> Any:
     table = logs(ROWS)
     numbers = np.arange(ROWS)
     few = pa.array(np.where(numbers % 3 == 0, None, numbers % 5), from_pandas=True)
@@ -45,14 +48,14 @@ TABLE = wide_table()
 
 
 @pytest.fixture(scope="module", params=["local", "memory"])
-def rows(request, tmp_path_factory):
+def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RowReader:
     url = tmp_path_factory.mktemp("rows") if request.param == "local" else "memory://rows"
     store = open_store(url)
     write_split(store, "a.split", TABLE, SMALL)
     return rows_of(store, "a.split")
 
 
-def test_there_are_several_row_groups_and_pages(rows):
+def test_there_are_several_row_groups_and_pages(rows: RowReader) -> None:
     assert rows._footer.parquet.num_row_groups >= 3
 
 
@@ -61,7 +64,7 @@ def test_there_are_several_row_groups_and_pages(rows):
     st.sets(st.integers(0, ROWS - 1), max_size=40),
     st.lists(st.sampled_from([*TABLE.column_names, "_row"]), unique=True),
 )
-def test_fetched_rows_are_those_of_the_table(rows, wanted, columns):
+def test_fetched_rows_are_those_of_the_table(rows: RowReader, wanted: Any, columns: Any) -> None:
     numbers = np.array(sorted(wanted), np.int64)
     found = rows.fetch(numbers, columns)
     expected = TABLE.append_column("_row", pa.array(np.arange(ROWS))).take(pa.array(numbers)).select(columns)
@@ -75,14 +78,14 @@ def test_fetched_rows_are_those_of_the_table(rows, wanted, columns):
 @pytest.mark.parametrize(
     "numbers", [np.arange(ROWS), np.arange(0, ROWS, 2), np.arange(5000, 5100), np.array([ROWS - 1])]
 )
-def test_many_rows_are_fetched_as_well(rows, numbers):
+def test_many_rows_are_fetched_as_well(rows: RowReader, numbers: Any) -> None:
     assert rows.fetch(numbers).equals(TABLE.take(pa.array(numbers)))
     assert pa.Table.from_batches(rows.batches(numbers, ["ts", "lists"])).equals(
         TABLE.take(pa.array(numbers)).select(["ts", "lists"])
     )
 
 
-def test_a_scan_gives_all_rows_in_order(rows):
+def test_a_scan_gives_all_rows_in_order(rows: RowReader) -> None:
     assert pa.Table.from_batches(rows.scan()).equals(TABLE)
     assert pa.Table.from_batches(rows.scan(["status", "_row"], batch_rows=100))["_row"].to_pylist() == list(
         range(ROWS)
@@ -92,25 +95,25 @@ def test_a_scan_gives_all_rows_in_order(rows):
 @pytest.mark.parametrize(
     ("start", "end"), [(0, 1), (4000, 9001), (ROWS - 1, ROWS), (ROWS, ROWS), (10, 10), (0, 10**9)]
 )
-def test_a_scan_can_be_of_a_range(rows, start, end):
+def test_a_scan_can_be_of_a_range(rows: RowReader, start: int, end: int) -> None:
     found = pa.Table.from_batches(
         rows.scan(["structs"], start=start, end=end), pa.schema([TABLE.schema.field("structs")])
     )
     assert found.equals(TABLE.select(["structs"]).slice(start, max(0, end - start)))
 
 
-def test_a_scan_of_no_columns_counts_the_rows(rows):
+def test_a_scan_of_no_columns_counts_the_rows(rows: RowReader) -> None:
     assert sum(batch.num_rows for batch in rows.scan([])) == ROWS
 
 
-def test_unknown_columns_and_rows_are_errors(rows):
+def test_unknown_columns_and_rows_are_errors(rows: RowReader) -> None:
     with pytest.raises(SplitError, match="no column 'nope'; the columns are"):
         rows.fetch(np.array([1]), ["nope"])
     with pytest.raises(SplitError, match=f"no row {ROWS}"):
         rows.fetch(np.array([ROWS]))
 
 
-def test_every_type_is_fetched_as_it_was(tmp_path):
+def test_every_type_is_fetched_as_it_was(tmp_path: Path) -> None:
     store, table = open_store(tmp_path), every_type()
     write_split(store, "a.split", table)
     found = rows_of(store, "a.split").fetch(np.array([0, 3, 7]))
@@ -123,7 +126,7 @@ def test_every_type_is_fetched_as_it_was(tmp_path):
             assert found[name].combine_chunks().equals(expected[name].combine_chunks()), name
 
 
-def test_a_split_that_was_replaced_is_noticed(tmp_path):
+def test_a_split_that_was_replaced_is_noticed(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     write_split(store, "a.split", logs(100))
     footer = read_footer(store, "a.split")
@@ -132,7 +135,7 @@ def test_a_split_that_was_replaced_is_noticed(tmp_path):
         RowReader(store, footer)
 
 
-def test_a_split_that_is_cut_while_it_is_open_is_an_error_not_a_crash(tmp_path):
+def test_a_split_that_is_cut_while_it_is_open_is_an_error_not_a_crash(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     write_split(store, "a.split", logs(3000))
     rows = RowReader(store, read_footer(store, "a.split"))
@@ -148,7 +151,7 @@ def test_a_split_that_is_cut_while_it_is_open_is_an_error_not_a_crash(tmp_path):
             read()
 
 
-def test_damaged_pages_are_an_error_that_names_the_split(tmp_path):
+def test_damaged_pages_are_an_error_that_names_the_split(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     write_split(store, "a.split", logs(3000))
     data = bytearray((tmp_path / "a.split").read_bytes())
@@ -181,18 +184,18 @@ STRUCTS = st.recursive(
 
 
 @given(STRUCTS)
-def test_thrift_structs_survive(values):
+def test_thrift_structs_survive(values: Any) -> None:
     data = write_struct(values)
     assert read_struct(data) == (values, len(data))
 
 
-def test_few_rows_of_several_row_groups_come_together(rows):
+def test_few_rows_of_several_row_groups_come_together(rows: RowReader) -> None:
     numbers = np.arange(10, ROWS, 500)
     assert [batch.num_rows for batch in rows.batches(numbers, ["level"])] == [len(numbers)]
     assert list(rows.batches(np.zeros(0, np.int64), ["level"])) == []
 
 
-def test_a_column_is_compressed_by_what_suits_it():
+def test_a_column_is_compressed_by_what_suits_it() -> None:
     store = open_store("memory://compressed")
     random = np.random.default_rng(1)
     phrases = ["".join(random.choice(list("abcdefghij klmnopq"), 60)) for _ in range(6)]
@@ -208,7 +211,7 @@ def test_a_column_is_compressed_by_what_suits_it():
 
 
 @pytest.fixture(scope="module", params=["local", "memory"])
-def large_rows(request, tmp_path_factory):
+def large_rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Rows of 100 KB each, but a few."""
     url = tmp_path_factory.mktemp("large") if request.param == "local" else "memory://large"
     store = open_store(url)
@@ -219,7 +222,7 @@ def large_rows(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("columns", [["id", "text", "other"], ["text"], ["id"]])
-def test_batches_have_no_more_bytes_than_allowed(large_rows, columns):
+def test_batches_have_no_more_bytes_than_allowed(large_rows: Any, columns: list[str]) -> None:
     table, rows = large_rows
     most = 1 << 20
     for batches in (
@@ -234,7 +237,9 @@ def test_batches_have_no_more_bytes_than_allowed(large_rows, columns):
     assert max(batch.nbytes for batch in batches) <= most
 
 
-def test_few_large_rows_of_several_row_groups_are_not_fetched_together(large_rows, monkeypatch):
+def test_few_large_rows_of_several_row_groups_are_not_fetched_together(
+    large_rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, rows = large_rows
     fetched = []
     real = RowReader.fetch
@@ -247,7 +252,7 @@ def test_few_large_rows_of_several_row_groups_are_not_fetched_together(large_row
     assert max(part.nbytes for part in fetched) < 6 << 20, "a row group, and no more"
 
 
-def test_a_single_row_may_be_larger_than_a_batch(large_rows):
+def test_a_single_row_may_be_larger_than_a_batch(large_rows: Any) -> None:
     table, rows = large_rows
     batches = list(rows.scan(["text"], batch_bytes=1000))
     assert pa.Table.from_batches(batches).equals(table.select(["text"]))

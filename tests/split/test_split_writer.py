@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import tantivy
 from datafusion import SessionContext
+from pyspark.sql import SparkSession
 
 from indextables.errors import SchemaError, SplitError
 from indextables.options import Options
@@ -20,7 +22,7 @@ from indextables.split.footer import read_footer
 from indextables.split.index.tokenizers import analyzer_of
 from indextables.split.mapping import PARTIAL_FIELD, Kind, mapping_for
 from indextables.split.writer import SplitWriter
-from indextables.store import open_store
+from indextables.store import Store, open_store
 from tests import ROOT
 from tests.split.every_type import every_type, logs
 from tests.split.split_files import between, hits, opened, rows_of, table_of, term, write_split
@@ -34,11 +36,11 @@ PLAIN = [
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> Store:
     return open_store(tmp_path)
 
 
-def test_every_type_comes_back_as_it_was(store):
+def test_every_type_comes_back_as_it_was(store: Store) -> None:
     table = every_type()
     write_split(store, "a.split", table, batch_rows=3)
     found = table_of(store, "a.split")
@@ -51,7 +53,7 @@ def test_every_type_comes_back_as_it_was(store):
             assert found[name].combine_chunks().equals(table[name].combine_chunks()), name
 
 
-def test_pyarrow_duckdb_and_datafusion_read_it_as_parquet(store, tmp_path):
+def test_pyarrow_duckdb_and_datafusion_read_it_as_parquet(store: Store, tmp_path: Path) -> None:
     table = every_type()
     write_split(store, "a.parquet", table)
     path = str(tmp_path / "a.parquet")
@@ -79,7 +81,7 @@ def test_pyarrow_duckdb_and_datafusion_read_it_as_parquet(store, tmp_path):
 
 
 @pytest.mark.spark
-def test_spark_reads_it_as_parquet(store, tmp_path, spark):
+def test_spark_reads_it_as_parquet(store: Store, tmp_path: Path, spark: SparkSession) -> None:
     write_split(store, "t/a.parquet", every_type().select(PLAIN).drop_columns(["time"]))
     write_split(store, "l/a.parquet", logs(5000), {"indexing.typemap.message": "text"})
     found = spark.read.parquet(str(tmp_path / "t")).selectExpr(
@@ -92,7 +94,7 @@ def test_spark_reads_it_as_parquet(store, tmp_path, spark):
     assert back.to_pylist() == logs(5000).select(["level", "trace_id", "status"]).to_pylist()
 
 
-def test_the_footer_says_all_that_an_add_needs(store):
+def test_the_footer_says_all_that_an_add_needs(store: Store) -> None:
     table = logs(3000).append_column("day", pa.array(["mon"] * 3000))
     built = write_split(store, "a.split", table, {"indexing.typemap.message": "text"}, {"day": "mon"})
     footer = read_footer(store, "a.split")
@@ -111,14 +113,14 @@ def test_the_footer_says_all_that_an_add_needs(store):
     assert built.split_tags == ("parquet",)
 
 
-def test_values_are_found_by_their_fields(store):
+def test_values_are_found_by_their_fields(store: Store) -> None:
     table = every_type()
     write_split(
         store, "a.split", table, {"indexing.typemap.string": "string,text", "indexing.nonfastfields": "short"}
     )
     with opened(store, "a.split") as (footer, index):
 
-        def find(query):
+        def find(query: Any) -> Any:
             return hits(footer, index, query)
 
         assert find(between(index, "n:long", INTEGER, 2**53 + 1, 2**53 + 1)) == [4]
@@ -143,7 +145,7 @@ def test_values_are_found_by_their_fields(store):
         assert find(term(index, "j:map.m", 2)) == [3, 4, 5, 6]
 
 
-def test_a_value_too_long_for_the_index_is_listed(store):
+def test_a_value_too_long_for_the_index_is_listed(store: Store) -> None:
     table = pa.table(
         {"s": ["x" * 65_530, "y" * 65_531, "z", None], "t": ["w" * 256, "a " * 5000, "b" * 255, None]}
     )
@@ -156,7 +158,7 @@ def test_a_value_too_long_for_the_index_is_listed(store):
     assert table_of(store, "a.split").equals(table)
 
 
-def test_json_that_the_index_refuses_is_listed(store):
+def test_json_that_the_index_refuses_is_listed(store: Store) -> None:
     deep = "[" * 200 + "]" * 200
     table = pa.table({"n": [1, 2, 3, 4], "j": ['{"a":1}', deep, '{"a":1e999}', "{bad"]})
     write_split(store, "a.split", table, {"indexing.typemap.j": "json"})
@@ -166,7 +168,7 @@ def test_json_that_the_index_refuses_is_listed(store):
         assert hits(footer, index, between(index, "n:n", INTEGER, 2, 4)) == [1, 2, 3]
 
 
-def test_json_that_the_index_refuses_is_listed_beside_numbers_that_json_cannot_carry(store):
+def test_json_that_the_index_refuses_is_listed_beside_numbers_that_json_cannot_carry(store: Store) -> None:
     large = '{"a":123456789012345678901234567890}'
     table = pa.table({"x": [math.nan, math.nan, 1.0], "j": ['{"a":1}', large, large]})
     write_split(store, "a.split", table, {"indexing.typemap.j": "json"})
@@ -177,7 +179,7 @@ def test_json_that_the_index_refuses_is_listed_beside_numbers_that_json_cannot_c
     assert table_of(store, "a.split")["j"].equals(table["j"])
 
 
-def test_keys_are_hashed_and_names_are_not(store):
+def test_keys_are_hashed_and_names_are_not(store: Store) -> None:
     table = logs(2000).append_column("user", pa.array([f"user {i}" for i in range(2000)]))
     built = write_split(store, "a.split", table, {"indexing.typemap.message": "text"})
     kinds = {field.column: field.kind for field in built.mapping.fields}
@@ -200,7 +202,7 @@ def test_keys_are_hashed_and_names_are_not(store):
         ("ngram_3_3", "abcd", ["abc", "bcd"]),
     ],
 )
-def test_a_tokenizer_cuts_as_it_says(store, tokenizer, text, found):
+def test_a_tokenizer_cuts_as_it_says(store: Store, tokenizer: str, text: str, found: list[str]) -> None:
     write_split(
         store,
         "a.split",
@@ -212,7 +214,7 @@ def test_a_tokenizer_cuts_as_it_says(store, tokenizer, text, found):
 
 
 @pytest.mark.parametrize("part", ["東京都", "京都に", "사랑", "カレー", "Tokyo東京"])
-def test_a_part_of_chinese_japanese_or_korean_text_is_found(store, part):
+def test_a_part_of_chinese_japanese_or_korean_text_is_found(store: Store, part: str) -> None:
     table = pa.table(
         {"t": ["私は東京都に住む Tokyo東京", "京都 東", "나는 사랑해요", "カレーライス", "都に京", "랑사"]}
     )
@@ -224,7 +226,7 @@ def test_a_part_of_chinese_japanese_or_korean_text_is_found(store, part):
         assert hits(footer, index, query) == expected != []
 
 
-def test_without_positions_there_are_no_phrases(store):
+def test_without_positions_there_are_no_phrases(store: Store) -> None:
     for record, phrases in (("position", True), ("freq", False), ("basic", False)):
         write_split(
             store,
@@ -241,7 +243,7 @@ def test_without_positions_there_are_no_phrases(store):
                     hits(footer, index, query)
 
 
-def test_several_threads_and_small_batches_give_the_same_rows(store):
+def test_several_threads_and_small_batches_give_the_same_rows(store: Store) -> None:
     table = logs(5000)
     options = {"indexWriter.threads": 2, "indexWriter.batchSize": 77, "indexWriter.maxBatchBufferSize": "10k", "write.rowGroupSize": "64k", "write.pageSize": "1k", "write.compressionLevel": 1}  # fmt: skip
     write_split(store, "a.split", table, {**options, "indexing.typemap.message": "text"})
@@ -252,7 +254,7 @@ def test_several_threads_and_small_batches_give_the_same_rows(store):
         assert hits(footer, index, tantivy.Query.all_query()) == list(range(5000))
 
 
-def test_an_empty_split_is_a_split(store):
+def test_an_empty_split_is_a_split(store: Store) -> None:
     table = every_type().slice(0, 0)
     write_split(store, "a.split", table)
     assert table_of(store, "a.split").schema == table.schema
@@ -261,7 +263,7 @@ def test_an_empty_split_is_a_split(store):
         assert hits(footer, index, tantivy.Query.all_query()) == []
 
 
-def test_a_batch_of_another_schema_is_refused(tmp_path):
+def test_a_batch_of_another_schema_is_refused(tmp_path: Path) -> None:
     schema = pa.schema([("a", pa.int64())])
     with (
         (tmp_path / "x").open("wb") as sink,
@@ -272,14 +274,14 @@ def test_a_batch_of_another_schema_is_refused(tmp_path):
         writer.abort()
 
 
-def test_a_temporary_folder_that_is_not_there_is_an_error(store, tmp_path):
+def test_a_temporary_folder_that_is_not_there_is_an_error(store: Store, tmp_path: Path) -> None:
     with pytest.raises(SplitError, match="tempDirectoryPath"):
         write_split(
             store, "a.split", logs(10), {"indexWriter.tempDirectoryPath": str(tmp_path / "no" / "such")}
         )
 
 
-def test_nothing_temporary_is_left(store, tmp_path):
+def test_nothing_temporary_is_left(store: Store, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     write_split(store, "a.split", logs(100), {"indexWriter.tempDirectoryPath": str(work)})
@@ -306,7 +308,7 @@ print(run(16) - first)
 """
 
 
-def test_memory_does_not_grow_with_the_rows(tmp_path):
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     program = MEASURE.format(target=str(tmp_path / "a"))
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True

@@ -58,7 +58,7 @@ def random_words(rng: random.Random, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("count", "commits"), [(1, 1), (2, 1), (255, 1), (258, 1), (600, 3), (4000, 2)])
-def test_every_term_is_found_with_its_bytes_and_no_other(tmp_path, count, commits):
+def test_every_term_is_found_with_its_bytes_and_no_other(tmp_path: Path, count: int, commits: int) -> None:
     rng = random.Random(count)
     words = random_words(rng, count)
     texts = [" ".join(rng.choices(words, k=rng.randint(1, 8))) for _ in range(2 * count)] + words
@@ -86,7 +86,7 @@ def test_every_term_is_found_with_its_bytes_and_no_other(tmp_path, count, commit
             assert (data.find(absent) is not None) == (absent in own)
 
 
-def test_ranges_are_those_of_the_sorted_terms(tmp_path):
+def test_ranges_are_those_of_the_sorted_terms(tmp_path: Path) -> None:
     rng = random.Random(7)
     words = random_words(rng, 1500)
     text_index(tmp_path, words)
@@ -113,7 +113,7 @@ def test_ranges_are_those_of_the_sorted_terms(tmp_path):
             assert found.positions == (start.positions.start, end.positions.end)
 
 
-def test_a_field_without_terms_has_none(tmp_path):
+def test_a_field_without_terms_has_none(tmp_path: Path) -> None:
     text_index(tmp_path, ["", ""])
     for data in map(TermDictionary, parts(tmp_path, ".term")):
         assert data.num_terms == 0
@@ -121,7 +121,7 @@ def test_a_field_without_terms_has_none(tmp_path):
         assert data.between(b"", None) is None
 
 
-def test_damaged_dictionaries_are_refused_or_answered_and_never_crash(tmp_path):
+def test_damaged_dictionaries_are_refused_or_answered_and_never_crash(tmp_path: Path) -> None:
     rng = random.Random(11)
     words = random_words(rng, 700)
     text_index(tmp_path, words)

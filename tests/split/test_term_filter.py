@@ -1,7 +1,9 @@
 """Term filters: a term of a field always passes, damage is found, and they stay small."""
 
 import random
-from typing import IO, cast
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -25,47 +27,47 @@ from indextables.split.index.term_filter import (
 )
 from indextables.split.mapping import mapping_for
 from indextables.split.merge import MergeSource, merge_splits
-from indextables.store import open_store
+from indextables.store import Store, open_store
 from tests.split.split_files import opened, write_split
 
 TEXT = {"indexing.typemap.t": "text"}
 SCHEMA = pa.schema([("t", pa.string()), ("s", pa.string()), ("u", pa.string()), ("p", pa.binary())])
 
 
-def stored_filter(terms, blocks, field="t:a"):
+def stored_filter(terms: Any, blocks: int, field: str = "t:a") -> Any:
     """The filter of some terms, and the bytes in which it is stored behind some others."""
     data = b"other bytes" + encode_pages(field, encode_filter(np.unique(term_keys(terms)), blocks))
     return TermFilter(FilterPlace(field, 11, blocks)), data
 
 
-def reader(data):
+def reader(data: bytes) -> Callable[..., list[bytes]]:
     return lambda ranges: [data[start:end] for start, end in ranges]
 
 
-def passes(filter_, term, data):
+def passes(filter_: Any, term: str, data: bytes) -> Any:
     return filter_.may_contain_any(probes([term]), reader(data))
 
 
 @given(st.lists(st.text(), min_size=1), st.integers(1, 300))
-def test_every_term_of_a_filter_passes(terms, blocks):
+def test_every_term_of_a_filter_passes(terms: Any, blocks: Any) -> None:
     filter_, data = stored_filter(terms, blocks)
     assert len(data) == 11 + filter_bytes(blocks)
     assert all(passes(filter_, term, data) for term in terms)
 
 
 @pytest.mark.parametrize("count", [500, 40_000])
-def test_few_other_terms_pass(count):
+def test_few_other_terms_pass(count: int) -> None:
     terms = [f"user{n}" for n in range(count)]
     filter_, data = stored_filter(terms, blocks_for(count))
     others = sum(passes(filter_, f"other{n}", data) for n in range(5000))
     assert others / 5000 < 0.05
 
 
-def test_of_a_large_filter_only_the_pages_of_a_term_are_read():
+def test_of_a_large_filter_only_the_pages_of_a_term_are_read() -> None:
     filter_, data = stored_filter(["a", "b"], 1 << 14)
     ranges = []
 
-    def read(wanted):
+    def read(wanted: Any) -> list[bytes]:
         ranges.extend(wanted)
         return reader(data)(wanted)
 
@@ -76,7 +78,7 @@ def test_of_a_large_filter_only_the_pages_of_a_term_are_read():
     assert len(ranges) == 1, "a page is read once"
 
 
-def test_a_damaged_page_is_an_error_that_names_the_field():
+def test_a_damaged_page_is_an_error_that_names_the_field() -> None:
     for damaged in (11, 500, 11 + 64 * 32, 11 + 64 * 32 + 3):
         filter_, data = stored_filter(["a"], 128)
         spoilt = bytearray(data)
@@ -85,14 +87,14 @@ def test_a_damaged_page_is_an_error_that_names_the_field():
             passes(filter_, "a", bytes(spoilt))
 
 
-def test_a_page_at_the_place_of_another_is_an_error():
+def test_a_page_at_the_place_of_another_is_an_error() -> None:
     filter_, data = stored_filter(["a"], 128)
     swapped = data[:11] + data[11 + 2052 :] + data[11 : 11 + 2052]
     with pytest.raises(SplitError, match="damaged"):
         passes(filter_, "a", swapped)
 
 
-def rows(start, count):
+def rows(start: int, count: int) -> pa.Table:
     """A text, a string that repeats, a near-unique string, and bytes that make the split larger."""
     numbers = range(start, start + count)
     columns = [[f"word{n % 50} tail" for n in numbers], [f"value {n % 9}" for n in numbers]]
@@ -100,7 +102,7 @@ def rows(start, count):
     return pa.table([*columns, keys, [random.Random(n).randbytes(100) for n in numbers]], schema=SCHEMA)
 
 
-def filters_of(store, path):
+def filters_of(store: Store, path: str) -> Any:
     footer = read_footer(store, path)
     found = {}
     for place in footer.term_filters:
@@ -111,7 +113,7 @@ def filters_of(store, path):
     return found
 
 
-def test_a_split_has_a_filter_for_words_strings_and_hashes(tmp_path):
+def test_a_split_has_a_filter_for_words_strings_and_hashes(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     write_split(store, "a.split", rows(0, 3000), TEXT)
     filters = filters_of(store, "a.split")
@@ -132,7 +134,7 @@ def test_a_split_has_a_filter_for_words_strings_and_hashes(tmp_path):
         ({}, {"t:t", "s:s", "h:u"}),
     ],
 )
-def test_filters_are_turned_off_by_column_or_all_together(tmp_path, options, fields):
+def test_filters_are_turned_off_by_column_or_all_together(tmp_path: Path, options: Any, fields: Any) -> None:
     store = open_store(tmp_path)
     write_split(store, "a.split", rows(0, 3000), TEXT | options)
     footer = read_footer(store, "a.split")
@@ -141,14 +143,14 @@ def test_filters_are_turned_off_by_column_or_all_together(tmp_path, options, fie
     assert again >= fields
 
 
-def test_a_field_that_lacks_a_term_of_a_row_has_no_filter(tmp_path):
+def test_a_field_that_lacks_a_term_of_a_row_has_no_filter(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     long = pa.table([["short", "x" * 300], ["a", "y" * 70_000], ["k1", "k2"], [b"", b""]], schema=SCHEMA)
     write_split(store, "a.split", long, TEXT)
     assert not {place.field for place in read_footer(store, "a.split").term_filters} & {"t:t", "s:s"}
 
 
-def test_filters_take_a_small_part_of_a_split(tmp_path):
+def test_filters_take_a_small_part_of_a_split(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     write_split(store, "a.split", rows(0, 20_000), TEXT)
     footer = read_footer(store, "a.split")
@@ -156,7 +158,7 @@ def test_filters_take_a_small_part_of_a_split(tmp_path):
     assert 0 < total <= 0.02 * footer.size
 
 
-def test_the_filters_of_a_merged_split_have_the_terms_of_all_its_rows(tmp_path):
+def test_the_filters_of_a_merged_split_have_the_terms_of_all_its_rows(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     # The second is indexed again: it has other fields. The third has no filters.
     write_split(store, "0.split", rows(0, 1500), TEXT)
@@ -176,12 +178,12 @@ def test_the_filters_of_a_merged_split_have_the_terms_of_all_its_rows(tmp_path):
     assert all(map(filters["t:t"], terms))
 
 
-def test_an_empty_filter_passes_nothing():
+def test_an_empty_filter_passes_nothing() -> None:
     filter_, data = stored_filter([], 1)
     assert not passes(filter_, "a", data)
 
 
-def test_many_fields_are_sized_quickly_and_stay_small():
+def test_many_fields_are_sized_quickly_and_stay_small() -> None:
     terms = {f"s:c{n}": n + 1 for n in range(2000)}
     sizes = _sizes(terms, 100_000)
     assert sum(map(filter_bytes, sizes.values())) <= 2000
@@ -192,7 +194,7 @@ def test_many_fields_are_sized_quickly_and_stay_small():
     assert _sizes({"t:a": 1000}, 10_000_000) == {"t:a": blocks_for(1000)}
 
 
-def test_the_keys_of_integers_are_those_of_the_protocol():
+def test_the_keys_of_integers_are_those_of_the_protocol() -> None:
     keys = integer_keys(np.array([0, 1, -1, 2**63 - 1, -(2**63)]))
     assert [f"{int(key):x}" for key in keys[:2]] == ["0", "e220a8397b1dcdaf"]
     mask = (1 << 64) - 1
@@ -204,7 +206,7 @@ def test_the_keys_of_integers_are_those_of_the_protocol():
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1), st.integers(1, 300))
-def test_every_integer_of_a_filter_passes(values, blocks):
+def test_every_integer_of_a_filter_passes(values: Any, blocks: Any) -> None:
     keys = integer_keys(np.array(values, np.int64))
     data = encode_pages("n:a", encode_filter(np.unique(keys), blocks))
     filter_ = TermFilter(FilterPlace("n:a", 0, blocks))
@@ -221,7 +223,9 @@ def test_every_integer_of_a_filter_passes(values, blocks):
         (lambda n: random.Random(n).randrange(500), False),
     ],
 )
-def test_integers_have_a_filter_if_nearly_all_differ_and_have_no_order(tmp_path, values, expected):
+def test_integers_have_a_filter_if_nearly_all_differ_and_have_no_order(
+    tmp_path: Path, values: Any, expected: bool
+) -> None:
     table = pa.table(
         {
             "n": pa.array([values(n) for n in range(3000)], pa.int64()),

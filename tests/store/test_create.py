@@ -2,14 +2,18 @@
 
 import multiprocessing
 import random
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 import pytest
 
 from indextables.errors import CredentialsError, OutcomeUnknownError, StoreError, UnsafeStoreError
 from indextables.options import Options
 from indextables.store import Store, open_store
-from tests.servers.proxy import Fault
+from tests.servers.fixtures import StoreUrl
+from tests.servers.proxy import Fault, Proxy
+from tests.servers.s3 import S3Server
 
 pytestmark = pytest.mark.server
 
@@ -17,10 +21,10 @@ UNCLEAR = [f for f in Fault if f not in (Fault.DENIED, Fault.CUT_BODY, Fault.NO_
 
 
 @pytest.fixture
-def behind(moto_server, faulty_s3):
+def behind(moto_server: S3Server, faulty_s3: Proxy) -> Callable[..., tuple[Store, Store]]:
     """A store that talks through the proxy, and one that talks to the server itself."""
 
-    def make(**options) -> tuple[Store, Store]:
+    def make(**options: Any) -> tuple[Store, Store]:
         url = f"s3://bucket/create-{random.random()}"
         quick = {"cloud.readTimeout": "700", **options}
         return (
@@ -32,7 +36,9 @@ def behind(moto_server, faulty_s3):
 
 
 @pytest.mark.parametrize("fault", UNCLEAR)
-def test_a_create_that_failed_once_or_twice_still_wins(behind, faulty_s3, fault):
+def test_a_create_that_failed_once_or_twice_still_wins(
+    behind: Callable[..., tuple[Store, Store]], faulty_s3: Proxy, fault: Any
+) -> None:
     store, truth = behind()
     faulty_s3.fail(fault, 1 if fault is Fault.HANG_AFTER else 2)
     assert store.create("v1", b"ours") is True
@@ -40,7 +46,9 @@ def test_a_create_that_failed_once_or_twice_still_wins(behind, faulty_s3, fault)
 
 
 @pytest.mark.parametrize("fault", UNCLEAR)
-def test_a_create_that_failed_does_not_take_the_object_of_another(behind, faulty_s3, fault):
+def test_a_create_that_failed_does_not_take_the_object_of_another(
+    behind: Callable[..., tuple[Store, Store]], faulty_s3: Proxy, fault: Any
+) -> None:
     store, truth = behind()
     truth.put("v1", b"theirs")
     faulty_s3.fail(fault, 1)
@@ -48,7 +56,9 @@ def test_a_create_that_failed_does_not_take_the_object_of_another(behind, faulty
     assert truth.get("v1") == b"theirs"
 
 
-def test_a_create_that_was_applied_but_can_never_be_read_back_is_unknown(behind, faulty_s3):
+def test_a_create_that_was_applied_but_can_never_be_read_back_is_unknown(
+    behind: Callable[..., tuple[Store, Store]], faulty_s3: Proxy
+) -> None:
     store, truth = behind(**{"cloud.maxRetries": "1"})
     faulty_s3.fault = lambda request: Fault.DROP_AFTER
     with pytest.raises(OutcomeUnknownError) as caught:
@@ -57,7 +67,9 @@ def test_a_create_that_was_applied_but_can_never_be_read_back_is_unknown(behind,
     assert truth.get("v1") == b"ours"
 
 
-def test_a_conflict_that_never_ends_is_unknown_and_not_a_loss(behind, faulty_s3):
+def test_a_conflict_that_never_ends_is_unknown_and_not_a_loss(
+    behind: Callable[..., tuple[Store, Store]], faulty_s3: Proxy
+) -> None:
     store, truth = behind(**{"cloud.maxRetries": "2"})
     faulty_s3.fail(Fault.CONFLICT, 100)
     with pytest.raises(OutcomeUnknownError, match="conflict"):
@@ -66,14 +78,18 @@ def test_a_conflict_that_never_ends_is_unknown_and_not_a_loss(behind, faulty_s3)
     assert not truth.exists("v1")
 
 
-def test_a_denied_create_is_an_error_of_credentials(behind, faulty_s3):
+def test_a_denied_create_is_an_error_of_credentials(
+    behind: Callable[..., tuple[Store, Store]], faulty_s3: Proxy
+) -> None:
     store, _ = behind()
     faulty_s3.fail(Fault.DENIED, 1)
     with pytest.raises(CredentialsError):
         store.create("v1", b"ours")
 
 
-def test_a_create_denied_after_a_lost_answer_is_unknown(behind, faulty_s3):
+def test_a_create_denied_after_a_lost_answer_is_unknown(
+    behind: Callable[..., tuple[Store, Store]], faulty_s3: Proxy
+) -> None:
     store, _ = behind()
     faults = iter([Fault.DROP_BEFORE, None, Fault.DENIED])
     faulty_s3.fault = lambda request: next(faults, None)
@@ -81,7 +97,9 @@ def test_a_create_denied_after_a_lost_answer_is_unknown(behind, faulty_s3):
         store.create("v1", b"ours")
 
 
-def test_a_create_after_a_lost_answer_whose_bucket_is_gone_is_unknown(behind, faulty_s3):
+def test_a_create_after_a_lost_answer_whose_bucket_is_gone_is_unknown(
+    behind: Callable[..., tuple[Store, Store]], faulty_s3: Proxy
+) -> None:
     store, truth = behind()
     faults = iter([Fault.DROP_BEFORE, Fault.NO_OBJECT, Fault.NO_BUCKET])
     faulty_s3.fault = lambda request: next(faults, None)
@@ -90,7 +108,9 @@ def test_a_create_after_a_lost_answer_whose_bucket_is_gone_is_unknown(behind, fa
     assert not truth.exists("v1")
 
 
-def test_a_create_refused_at_once_is_no_doubt(behind, faulty_s3):
+def test_a_create_refused_at_once_is_no_doubt(
+    behind: Callable[..., tuple[Store, Store]], faulty_s3: Proxy
+) -> None:
     store, truth = behind()
     faulty_s3.fail(Fault.NO_BUCKET, 1)
     with pytest.raises(StoreError, match="no such bucket") as caught:
@@ -99,14 +119,16 @@ def test_a_create_refused_at_once_is_no_doubt(behind, faulty_s3):
     assert not truth.exists("v1")
 
 
-def test_the_probe_refuses_a_store_that_ignores_the_condition(moto_server, careless_s3):
+def test_the_probe_refuses_a_store_that_ignores_the_condition(
+    moto_server: S3Server, careless_s3: Proxy
+) -> None:
     store = open_store("s3://bucket/careless", Options.parse(moto_server.options(careless_s3.port)))
     with pytest.raises(UnsafeStoreError, match="s3://bucket/careless does not support create-if-absent"):
         store.check_create_if_absent()
     assert list(store.list()) == []
 
 
-def test_the_probe_names_what_is_really_wrong(moto_server):
+def test_the_probe_names_what_is_really_wrong(moto_server: S3Server) -> None:
     store = open_store("s3://no-such-bucket/t", Options.parse(moto_server.options()))
     with pytest.raises(StoreError, match="no such bucket") as caught:
         store.check_create_if_absent()
@@ -116,18 +138,18 @@ def test_the_probe_names_what_is_really_wrong(moto_server):
 _start = None
 
 
-def _get_ready(barrier) -> None:
+def _get_ready(barrier: Any) -> None:
     global _start  # noqa: PLW0603 - how a pool hands its workers what cannot be sent with a task
     _start = barrier
 
 
-def _claim(url, options, writer, versions):
+def _claim(url: Any, options: Any, writer: Any, versions: Any) -> list[Any]:
     store = open_store(url, Options.parse(options))
     _start.wait(60)
     return [v for v in range(versions) if store.create(f"{v:03}", f"{writer} of {v}".encode())]
 
 
-def race(url, options, writers, versions):
+def race(url: str, options: dict[str, str], writers: int, versions: int) -> dict[Any, Any]:
     """Who won which version, by independent processes."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(writers, spawn, _get_ready, (spawn.Barrier(writers),)) as pool:
@@ -136,7 +158,7 @@ def race(url, options, writers, versions):
 
 
 @pytest.mark.parametrize("kind", ["local", "s3", "azure"])
-def test_of_many_processes_one_wins_each_version(make_store_url, kind):
+def test_of_many_processes_one_wins_each_version(make_store_url: StoreUrl, kind: str) -> None:
     url, options = make_store_url(kind)
     won = race(url, options, writers=3, versions=40)
     assert sorted(v for versions in won.values() for v in versions) == list(range(40))
@@ -145,7 +167,9 @@ def test_of_many_processes_one_wins_each_version(make_store_url, kind):
         assert all(store.get(f"{v:03}") == f"{writer} of {v}".encode() for v in versions)
 
 
-def test_of_many_processes_one_wins_each_version_though_a_third_of_the_requests_fail(moto_server, faulty_s3):
+def test_of_many_processes_one_wins_each_version_though_a_third_of_the_requests_fail(
+    moto_server: S3Server, faulty_s3: Proxy
+) -> None:
     luck = random.Random(7)
     faults = [Fault.ERROR_AFTER, Fault.DROP_AFTER, Fault.CONFLICT, Fault.BUSY, Fault.DROP_BEFORE]
     faulty_s3.fault = lambda r: luck.choice(faults) if r.method == "PUT" and luck.random() < 0.35 else None
@@ -157,7 +181,7 @@ def test_of_many_processes_one_wins_each_version_though_a_third_of_the_requests_
         assert all(store.get(f"{v:03}") == f"{writer} of {v}".encode() for v in versions)
 
 
-def test_a_real_server_creates_once(make_store_url):
+def test_a_real_server_creates_once(make_store_url: StoreUrl) -> None:
     url, options = make_store_url("seaweed")
     store = open_store(url, Options.parse(options))
     store.check_create_if_absent()

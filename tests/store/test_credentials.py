@@ -7,6 +7,9 @@ import stat
 import sys
 import time
 import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,15 +21,17 @@ from indextables.store import open_store
 from indextables.store.credentials import Identity
 from indextables.store.hadoop import with_hadoop_keys
 from indextables.store.location import locate
-from indextables.store.settings import settings
+from indextables.store.settings import ClientSettings, settings
 from indextables.store.translate import redact
 from tests.servers import azure
+from tests.servers.azure import AzureServer
 from tests.servers.identity import machine_role, service
-from tests.servers.s3 import SECRET_KEY
+from tests.servers.proxy import Proxy
+from tests.servers.s3 import SECRET_KEY, S3Server
 
 
 @pytest.fixture(autouse=True)
-def bare(monkeypatch, tmp_path):
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """A machine without credentials; its metadata service is a closed port."""
     for name in list(os.environ):
         if name.startswith(("AWS_", "AZURE_", "GOOGLE_")):
@@ -36,7 +41,7 @@ def bare(monkeypatch, tmp_path):
     return monkeypatch
 
 
-def told(url, **options):
+def told(url: str, **options: Any) -> ClientSettings:
     return settings(locate(url), Identity(Options.parse(options)))
 
 
@@ -44,10 +49,10 @@ def told(url, **options):
 
 
 @pytest.fixture
-def signed(faulty_s3, moto_server):
+def signed(faulty_s3: Proxy, moto_server: S3Server) -> Callable[..., Any]:
     """Who the store takes us for: access key and session token of a request."""
 
-    def make(credentials=None, **options):
+    def make(credentials: Any = None, **options: Any) -> Any:
         endpoint = {"aws.endpoint": f"http://127.0.0.1:{faulty_s3.port}"}
         store = open_store(
             "s3://bucket/signed", Options.parse({**endpoint, **options}), credentials=credentials
@@ -62,7 +67,9 @@ def signed(faulty_s3, moto_server):
 
 
 @pytest.mark.server
-def test_keys_in_options_are_not_mixed_with_a_token_of_the_environment(signed, bare):
+def test_keys_in_options_are_not_mixed_with_a_token_of_the_environment(
+    signed: Callable[..., Any], bare: pytest.MonkeyPatch
+) -> None:
     bare.setenv("AWS_ACCESS_KEY_ID", "environment")
     bare.setenv("AWS_SECRET_ACCESS_KEY", "s")
     bare.setenv("AWS_SESSION_TOKEN", "token-of-the-environment")
@@ -72,7 +79,7 @@ def test_keys_in_options_are_not_mixed_with_a_token_of_the_environment(signed, b
 
 
 @pytest.mark.server
-def test_the_environment_names_the_endpoint_too(bare, moto_server):
+def test_the_environment_names_the_endpoint_too(bare: pytest.MonkeyPatch, moto_server: S3Server) -> None:
     bare.setenv("AWS_ACCESS_KEY_ID", "testkey")
     bare.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
     bare.setenv("AWS_ENDPOINT_URL", moto_server.endpoint)
@@ -82,7 +89,9 @@ def test_the_environment_names_the_endpoint_too(bare, moto_server):
 
 
 @pytest.mark.server
-def test_a_profile_comes_after_the_environment(signed, bare, tmp_path):
+def test_a_profile_comes_after_the_environment(
+    signed: Callable[..., Any], bare: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws" / "credentials").write_text(
         "[default]\naws_access_key_id = of-default\naws_secret_access_key = s\n"
@@ -97,7 +106,9 @@ def test_a_profile_comes_after_the_environment(signed, bare, tmp_path):
 
 
 @pytest.mark.server
-def test_a_profile_may_name_a_program(signed, bare, tmp_path):
+def test_a_profile_may_name_a_program(
+    signed: Callable[..., Any], bare: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     program = tmp_path / "program"
     answer = {"Version": 1, "AccessKeyId": "of-program", "SecretAccessKey": "s", "SessionToken": "t"}
     program.write_text(f"#!{sys.executable}\nprint({json.dumps(json.dumps(answer))})\n")
@@ -110,7 +121,7 @@ def test_a_profile_may_name_a_program(signed, bare, tmp_path):
     assert told("s3://b").config["region"] == "eu-west-3"
 
 
-def test_a_profile_that_needs_boto3_says_so(bare, tmp_path):
+def test_a_profile_that_needs_boto3_says_so(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("[default]\nsso_session = work\n")
     bare.setenv("AWS_CONFIG_FILE", str(config))
@@ -119,13 +130,13 @@ def test_a_profile_that_needs_boto3_says_so(bare, tmp_path):
         told("s3://b")
 
 
-def test_a_profile_that_does_not_exist_is_named(bare):
+def test_a_profile_that_does_not_exist_is_named(bare: pytest.MonkeyPatch) -> None:
     bare.setenv("AWS_PROFILE", "absent")
     with pytest.raises(CredentialsError, match="AWS_PROFILE is 'absent'"):
         told("s3://b")
 
 
-def test_a_broken_profile_file_is_named_and_not_quoted(bare, tmp_path):
+def test_a_broken_profile_file_is_named_and_not_quoted(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "credentials"
     file.write_text("aws_secret_access_key = SECRET\n")
     bare.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
@@ -135,12 +146,12 @@ def test_a_broken_profile_file_is_named_and_not_quoted(bare, tmp_path):
 
 
 @pytest.mark.parametrize("given", [{"aws.accessKey": "a"}, {"aws.secretKey": "s"}, {"aws.sessionToken": "t"}])
-def test_half_a_pair_of_keys_is_refused(given):
+def test_half_a_pair_of_keys_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(CredentialsError, match="go together"):
         told("s3://b", **given)
 
 
-def test_without_any_credentials_the_answer_is_quick_and_says_what_to_set():
+def test_without_any_credentials_the_answer_is_quick_and_says_what_to_set() -> None:
     began = time.monotonic()
     store = open_store("s3://bucket/t", Options.parse({"aws.endpoint": "http://127.0.0.1:9"}))
     with pytest.raises(
@@ -151,7 +162,7 @@ def test_without_any_credentials_the_answer_is_quick_and_says_what_to_set():
 
 
 @pytest.mark.server
-def test_the_machine_is_asked_last(signed, bare):
+def test_the_machine_is_asked_last(signed: Callable[..., Any], bare: pytest.MonkeyPatch) -> None:
     with service(machine_role) as metadata:
         bare.setenv("AWS_METADATA_ENDPOINT", metadata.url)
         assert signed() == ("of-machine", "t")
@@ -163,10 +174,10 @@ def test_the_machine_is_asked_last(signed, bare):
 class Vault:
     """Credentials that a program fetches itself."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.asked = 0
 
-    def __call__(self):
+    def __call__(self) -> dict[Any, Any]:
         self.asked += 1
         return {
             "access_key_id": f"vault-{self.asked}",
@@ -177,7 +188,9 @@ class Vault:
 
 
 @pytest.mark.server
-def test_a_callable_wins_over_all_and_is_asked_once(signed, bare):
+def test_a_callable_wins_over_all_and_is_asked_once(
+    signed: Callable[..., Any], bare: pytest.MonkeyPatch
+) -> None:
     bare.setenv("AWS_ACCESS_KEY_ID", "environment")
     bare.setenv("AWS_SECRET_ACCESS_KEY", "s")
     vault = Vault()
@@ -187,14 +200,14 @@ def test_a_callable_wins_over_all_and_is_asked_once(signed, bare):
     assert vault.asked == 1
 
 
-def test_a_callable_is_pickled_with_credentials_only():
+def test_a_callable_is_pickled_with_credentials_only() -> None:
     store = open_store("s3://bucket/t", credentials=Vault())
     assert b"Vault" not in pickle.dumps(store)
     assert "the credentials callable" in pickle.loads(pickle.dumps(store))._identity.left_behind
     assert isinstance(pickle.loads(pickle.dumps(store.with_credentials())).open()._identity.provider, Vault)
 
 
-def test_an_endpoint_may_put_the_bucket_into_the_host():
+def test_an_endpoint_may_put_the_bucket_into_the_host() -> None:
     keys = {"aws.accessKey": "a", "aws.secretKey": "s"}
     config = told(
         "s3://b", **keys, **{"aws.endpoint": "https://s3.acme.org/", "aws.pathStyleAccess": "false"}
@@ -209,7 +222,7 @@ def test_an_endpoint_may_put_the_bucket_into_the_host():
         told("s3://b", **keys, **{"aws.endpoint": "s3.acme.org"})
 
 
-def test_plain_http_is_used_only_when_written(bare):
+def test_plain_http_is_used_only_when_written(bare: pytest.MonkeyPatch) -> None:
     keys = {"aws.accessKey": "a", "aws.secretKey": "s"}
     assert not told("s3://b", **keys).allow_http
     assert not told("s3://b", **keys, **{"aws.endpoint": "https://x"}).allow_http
@@ -225,7 +238,9 @@ def test_plain_http_is_used_only_when_written(bare):
 @pytest.mark.parametrize(
     "way", ["options", "environment", "connection string", "stronger than the environment"]
 )
-def test_every_way_to_an_azure_key_opens_the_store(azurite_server, bare, way):
+def test_every_way_to_an_azure_key_opens_the_store(
+    azurite_server: AzureServer, bare: pytest.MonkeyPatch, way: str
+) -> None:
     given = azurite_server.options()
     if way == "environment":
         bare.setenv("AZURE_STORAGE_ACCOUNT_NAME", azure.ACCOUNT)
@@ -244,7 +259,7 @@ def test_every_way_to_an_azure_key_opens_the_store(azurite_server, bare, way):
 
 
 @pytest.mark.server
-def test_a_wrong_azure_key_is_refused_by_name_of_the_option(azurite_server):
+def test_a_wrong_azure_key_is_refused_by_name_of_the_option(azurite_server: AzureServer) -> None:
     store = open_store(
         "az://container/t", Options.parse({**azurite_server.options(), "azure.accountKey": "d3Jvbmc="})
     )
@@ -253,7 +268,7 @@ def test_a_wrong_azure_key_is_refused_by_name_of_the_option(azurite_server):
             call()
 
 
-def test_what_azure_is_told():
+def test_what_azure_is_told() -> None:
     assert told("abfss://c@acme.dfs.core.windows.net/t", **{"azure.bearerToken": "t"}).config == {
         "account_name": "acme",
         "token": "t",
@@ -281,12 +296,12 @@ def test_what_azure_is_told():
     }
 
 
-def test_azure_without_an_account_says_where_to_name_it():
+def test_azure_without_an_account_says_where_to_name_it() -> None:
     with pytest.raises(CredentialsError, match=r"set azure\.accountName or AZURE_STORAGE_ACCOUNT_NAME"):
         open_store("az://container/t").get("x")
 
 
-def test_a_malformed_connection_string_is_not_quoted():
+def test_a_malformed_connection_string_is_not_quoted() -> None:
     with pytest.raises(OptionError, match=r"azure\.connectionString") as caught:
         told("az://c", **{"azure.connectionString": "SECRET"})
     assert "SECRET" not in str(caught.value)
@@ -295,7 +310,7 @@ def test_a_malformed_connection_string_is_not_quoted():
 # --- Google ----------------------------------------------------------------------------------------
 
 
-def test_what_google_is_told(tmp_path):
+def test_what_google_is_told(tmp_path: Path) -> None:
     file = tmp_path / "key.json"
     file.write_text("{}")
     assert told("gs://b", **{"gcp.credentialsFile": str(file)}).config == {
@@ -306,7 +321,7 @@ def test_what_google_is_told(tmp_path):
         told("gs://b", **{"gcp.credentialsFile": "/none"})
 
 
-def test_malformed_keys_are_not_quoted():
+def test_malformed_keys_are_not_quoted() -> None:
     for url, given in (
         ("gs://b/t", {"gcp.serviceAccountKey": '{"private_key": SECRET'}),
         ("az://c/t", {"azure.accountName": "a", "azure.accountKey": "SECRET !"}),
@@ -319,7 +334,7 @@ def test_malformed_keys_are_not_quoted():
 # --- options ---------------------------------------------------------------------------------------
 
 
-def test_a_class_of_the_original_names_a_provider(tmp_path, monkeypatch):
+def test_a_class_of_the_original_names_a_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     (tmp_path / "credentials").write_text("[default]\n")
 
@@ -337,20 +352,20 @@ def test_a_class_of_the_original_names_a_provider(tmp_path, monkeypatch):
         provider("com.acme.Vault")
 
 
-def test_credentials_that_are_given_count_more_than_a_class():
+def test_credentials_that_are_given_count_more_than_a_class() -> None:
     named = {"spark.indextables.aws.credentialsProviderClass": "com.acme.Vault"}
     for own in ({"credentials.provider": "module:function"}, {"aws.accessKey": "a", "aws.secretKey": "s"}):
         options = with_hadoop_keys(Options.parse({**named, **own}), locate("s3://b/t"), credentials=True)
         assert options.get(cloud.PROVIDER) == own.get("credentials.provider")
 
 
-def test_a_class_without_a_counterpart_is_no_matter_of_local_tables(tmp_path):
+def test_a_class_without_a_counterpart_is_no_matter_of_local_tables(tmp_path: Path) -> None:
     options = {"spark.indextables.aws.credentialsProviderClass": "com.acme.Vault"}
     indextables.write(tmp_path / "t", [{"n": 1}], options=options)
     assert indextables.open(tmp_path / "t", options=options).count() == 1
 
 
-def test_a_part_is_never_smaller_than_stores_allow():
+def test_a_part_is_never_smaller_than_stores_allow() -> None:
     assert Options.parse({"s3.partSize": "5M"}).get(cloud.PART_SIZE) == 5 << 20
     with pytest.raises(OptionError, match="at least 5M"):
         Options.parse({"s3.partSize": "4M"})
@@ -360,7 +375,7 @@ SECRET_URL = "http://user:p4ssw0rd@127.0.0.1:9/x"
 
 
 @pytest.mark.parametrize("name", ["aws.endpoint", "azure.endpoint", "gcp.endpoint"])
-def test_an_endpoint_with_a_password_is_refused_and_never_quoted(name):
+def test_an_endpoint_with_a_password_is_refused_and_never_quoted(name: str) -> None:
     with pytest.raises(OptionError, match="without a user and a password") as caught:
         Options.parse({name: SECRET_URL})
     assert "p4ssw0rd" not in str(caught.value)
@@ -375,7 +390,9 @@ def test_an_endpoint_with_a_password_is_refused_and_never_quoted(name):
         ("GOOGLE_BASE_URL", "gs://bucket/t"),
     ],
 )
-def test_a_password_in_an_endpoint_of_the_environment_is_refused_and_never_shown(monkeypatch, variable, url):
+def test_a_password_in_an_endpoint_of_the_environment_is_refused_and_never_shown(
+    monkeypatch: pytest.MonkeyPatch, variable: str, url: str
+) -> None:
     monkeypatch.setenv(variable, SECRET_URL)
     options = Options.parse(
         {"aws.accessKey": "a", "aws.secretKey": "b", "azure.accountName": "c", "azure.accountKey": "ZA=="}
@@ -386,7 +403,7 @@ def test_a_password_in_an_endpoint_of_the_environment_is_refused_and_never_shown
     assert all("p4ssw0rd" not in each.value for each in environment(options=options))
 
 
-def test_a_password_in_a_connection_string_is_refused_and_never_shown():
+def test_a_password_in_a_connection_string_is_refused_and_never_shown() -> None:
     text = f"AccountName=a;AccountKey=ZA==;BlobEndpoint={SECRET_URL}"
     store = open_store("az://container/t", Options.parse({"azure.connectionString": text}))
     with pytest.raises(CredentialsError, match="BlobEndpoint") as caught:
@@ -406,13 +423,13 @@ def test_a_password_in_a_connection_string_is_refused_and_never_shown():
         "s3:/user:p4ssw0rd@bucket",
     ],
 )
-def test_a_password_in_the_url_of_a_table_is_never_shown(url):
+def test_a_password_in_the_url_of_a_table_is_never_shown(url: str) -> None:
     with pytest.raises(StoreError) as caught:
         open_store(url)
     assert "p4ssw0rd" not in str(caught.value)
 
 
-def test_what_a_client_says_is_shown_without_users_of_urls():
+def test_what_a_client_says_is_shown_without_users_of_urls() -> None:
     said = 'error sending request for url (http://user:p4ssw0rd@127.0.0.1:9/b?X-Sig=1) via "http://u:p4ssw0rd@proxy"'
     shown = redact(said, Identity())
     assert "p4ssw0rd" not in shown

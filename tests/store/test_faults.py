@@ -1,13 +1,19 @@
 """Transient errors are retried, requests are few, and big things arrive whole."""
 
 import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from indextables.errors import CredentialsError, StoreError
 from indextables.options import Options
-from indextables.store import open_store
-from tests.servers.proxy import Fault, proxy, small_pages
+from indextables.store import Store, open_store
+from tests.servers.azure import AzureServer
+from tests.servers.fixtures import StoreUrl
+from tests.servers.proxy import Fault, Proxy, proxy, small_pages
+from tests.servers.s3 import S3Server
 
 pytestmark = pytest.mark.server
 
@@ -16,8 +22,8 @@ TRANSIENT = [f for f in Fault if f not in FINAL]
 
 
 @pytest.fixture
-def through(moto_server, faulty_s3):
-    def make(**options):
+def through(moto_server: S3Server, faulty_s3: Proxy) -> Callable[..., Store]:
+    def make(**options: Any) -> Store:
         given = {**moto_server.options(faulty_s3.port), "cloud.readTimeout": "700", **options}
         return open_store(f"s3://bucket/faults-{random.random()}", Options.parse(given))
 
@@ -25,7 +31,7 @@ def through(moto_server, faulty_s3):
 
 
 @pytest.mark.parametrize("fault", TRANSIENT)
-def test_a_read_is_retried(through, faulty_s3, fault):
+def test_a_read_is_retried(through: Callable[..., Any], faulty_s3: Proxy, fault: Any) -> None:
     store = through()
     data = bytes(range(256)) * 4000
     store.put("x", data)
@@ -36,7 +42,9 @@ def test_a_read_is_retried(through, faulty_s3, fault):
 
 
 @pytest.mark.parametrize("fault", [f for f in TRANSIENT if f not in (Fault.HANG_AFTER, Fault.CUT_BODY)])
-def test_a_write_a_listing_and_a_delete_are_retried(through, faulty_s3, fault):
+def test_a_write_a_listing_and_a_delete_are_retried(
+    through: Callable[..., Any], faulty_s3: Proxy, fault: Any
+) -> None:
     store = through()
     faulty_s3.fail(fault, 2)
     store.put("x", b"1")
@@ -47,7 +55,7 @@ def test_a_write_a_listing_and_a_delete_are_retried(through, faulty_s3, fault):
     assert not store.exists("x")
 
 
-def test_retries_end(through, faulty_s3):
+def test_retries_end(through: Callable[..., Any], faulty_s3: Proxy) -> None:
     store = through(**{"cloud.maxRetries": "2"})
     faulty_s3.fail(Fault.BUSY, 100)
     with pytest.raises(StoreError, match=r"x: .*503"):
@@ -55,7 +63,7 @@ def test_retries_end(through, faulty_s3):
     assert faulty_s3.count("PUT") == 3
 
 
-def test_a_denial_is_not_retried(through, faulty_s3):
+def test_a_denial_is_not_retried(through: Callable[..., Any], faulty_s3: Proxy) -> None:
     store = through()
     faulty_s3.fail(Fault.DENIED, 100, methods=("GET", "PUT"))
     for call in (lambda: store.get("x"), lambda: store.put("x", b""), lambda: list(store.list())):
@@ -64,7 +72,9 @@ def test_a_denial_is_not_retried(through, faulty_s3):
     assert len(faulty_s3.requests) == 3
 
 
-def test_near_ranges_share_a_request_and_far_ones_do_not(through, faulty_s3):
+def test_near_ranges_share_a_request_and_far_ones_do_not(
+    through: Callable[..., Any], faulty_s3: Proxy
+) -> None:
     store = through()
     data = random.Random(1).randbytes(4 << 20)
     store.put("x", data)
@@ -76,7 +86,9 @@ def test_near_ranges_share_a_request_and_far_ones_do_not(through, faulty_s3):
     assert faulty_s3.count("GET") == 3
 
 
-def test_who_stops_listing_early_pays_for_one_page(through, faulty_s3, monkeypatch):
+def test_who_stops_listing_early_pays_for_one_page(
+    through: Callable[..., Any], faulty_s3: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("indextables.store.remote._PAGE", 10)
     store = through()
     faulty_s3.rewrite = small_pages
@@ -91,7 +103,7 @@ def test_who_stops_listing_early_pays_for_one_page(through, faulty_s3, monkeypat
     assert faulty_s3.count("GET") == 6
 
 
-def test_deletes_go_by_the_thousand(through, faulty_s3):
+def test_deletes_go_by_the_thousand(through: Callable[..., Any], faulty_s3: Proxy) -> None:
     store = through()
     store.put("1500", b"")
     assert store.delete(str(n) for n in range(2001)) == 2001
@@ -100,8 +112,8 @@ def test_deletes_go_by_the_thousand(through, faulty_s3):
 
 
 def test_an_upload_in_parts_survives_faults_and_shows_nothing_before_its_end(
-    through, faulty_s3, moto_server, tmp_path
-):
+    through: Callable[..., Any], faulty_s3: Proxy, moto_server: S3Server, tmp_path: Path
+) -> None:
     store = through(**{"s3.partSize": "5M", "s3.multipartThreshold": "5M"})
     source = tmp_path / "source"
     source.write_bytes(random.Random(2).randbytes(11 << 20))
@@ -113,7 +125,9 @@ def test_an_upload_in_parts_survives_faults_and_shows_nothing_before_its_end(
 
 
 @pytest.mark.parametrize("way", ["abort", "fail", "forget"])
-def test_an_abandoned_upload_leaves_no_parts(through, moto_server, way):
+def test_an_abandoned_upload_leaves_no_parts(
+    through: Callable[..., Any], moto_server: S3Server, way: str
+) -> None:
     store = through(**{"s3.partSize": "5M"})
 
     def abandon() -> None:
@@ -137,7 +151,9 @@ def test_an_abandoned_upload_leaves_no_parts(through, moto_server, way):
     assert "Uploads" not in moto_server.client().list_multipart_uploads(Bucket="bucket")
 
 
-def test_an_upload_whose_end_fails_is_not_visible(through, faulty_s3, moto_server):
+def test_an_upload_whose_end_fails_is_not_visible(
+    through: Callable[..., Any], faulty_s3: Proxy, moto_server: S3Server
+) -> None:
     store = through(**{"s3.partSize": "5M", "cloud.maxRetries": "0"})
     sink = store.open_upload("x")
     sink.write(b"x" * (11 << 20))
@@ -148,7 +164,9 @@ def test_an_upload_whose_end_fails_is_not_visible(through, faulty_s3, moto_serve
     assert list(store.list()) == []
 
 
-def test_a_folder_marker_of_another_tool_is_no_object(through, moto_server):
+def test_a_folder_marker_of_another_tool_is_no_object(
+    through: Callable[..., Any], moto_server: S3Server
+) -> None:
     store = through()
     prefix = store.url.removeprefix("s3://bucket/")
     store.put("m/a", b"1")
@@ -161,8 +179,8 @@ def test_a_folder_marker_of_another_tool_is_no_object(through, moto_server):
     assert [info.path for info in store.list_folder()[0]] == ["m-x"]
 
 
-def test_a_listing_out_of_order_is_an_error_and_not_a_wrong_answer(moto_server):
-    def swapped(_request, answer: bytes) -> bytes:
+def test_a_listing_out_of_order_is_an_error_and_not_a_wrong_answer(moto_server: S3Server) -> None:
+    def swapped(_request: Any, answer: bytes) -> bytes:
         return answer.replace(b"/a-b<", b"/a~b<").replace(b"/a/b<", b"/a-b<").replace(b"/a~b<", b"/a/b<")
 
     with proxy(moto_server.port, answer=swapped) as made:
@@ -173,7 +191,7 @@ def test_a_listing_out_of_order_is_an_error_and_not_a_wrong_answer(moto_server):
             list(store.list())
 
 
-def test_adls_listings_are_put_in_order(azurite_server):
+def test_adls_listings_are_put_in_order(azurite_server: AzureServer) -> None:
     url = "abfss://container@devstoreaccount1.dfs.core.windows.net/adls"
     store = open_store(url, Options.parse(azurite_server.options()))
     for path in ("a/b", "a-b", "a.b"):
@@ -182,7 +200,7 @@ def test_adls_listings_are_put_in_order(azurite_server):
     assert [info.path for info in store.list(after="a-a")] == ["a-b", "a.b", "a/b"]
 
 
-def test_google_takes_the_same_contract_through_a_shim(make_store_url, tmp_path):
+def test_google_takes_the_same_contract_through_a_shim(make_store_url: StoreUrl, tmp_path: Path) -> None:
     url, options = make_store_url("gcs")
     store = open_store(url, Options.parse(options))
     store.check_create_if_absent()

@@ -2,6 +2,8 @@
 
 import json
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,9 @@ from indextables.store import open_store
 from indextables.store.hadoop import default_path, with_hadoop_keys
 from indextables.store.location import locate
 from tests.servers import azure
+from tests.servers.azure import AzureServer
+from tests.servers.fixtures import StoreUrl
+from tests.servers.proxy import Proxy
 
 SIMPLE = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 TEMPORARY = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
@@ -21,7 +26,7 @@ PROVIDER = "fs.s3a.aws.credentials.provider"
 
 
 @pytest.fixture(autouse=True)
-def bare(monkeypatch, tmp_path):
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """A machine without credentials; its metadata service is a closed port."""
     for name in list(os.environ):
         if name.startswith(("AWS_", "AZURE_", "GOOGLE_")):
@@ -31,7 +36,7 @@ def bare(monkeypatch, tmp_path):
     return monkeypatch
 
 
-def translated(url, given, *, credentials=True):
+def translated(url: str, given: Any, *, credentials: bool = True) -> dict[Any, Any]:
     options = with_hadoop_keys(Options.parse(given), locate(url), credentials=credentials)
     return dict(options.values)
 
@@ -75,11 +80,11 @@ OWN_KEYS = {"aws.accesskey": "a", "aws.secretkey": "s"}
         ({"fs.azure.account.key.x.dfs.core.windows.net": "k", "fs.gs.auth.type": "COMPUTE_ENGINE"}, {}),
     ],
 )  # fmt: skip
-def test_what_s3a_keys_mean(given, expected):
+def test_what_s3a_keys_mean(given: Any, expected: Any) -> None:
     assert translated("s3://b/t", given) == expected
 
 
-def test_providers_of_a_list_are_asked_in_its_order(bare):
+def test_providers_of_a_list_are_asked_in_its_order(bare: pytest.MonkeyPatch) -> None:
     bare.setenv("AWS_ACCESS_KEY_ID", "e")
     given = {PROVIDER: f"{TEMPORARY},{ENVIRONMENT},{INSTANCE}"}
     assert translated("s3://b/t", given) == {"credentials.provider": "environment"}
@@ -88,7 +93,7 @@ def test_providers_of_a_list_are_asked_in_its_order(bare):
     assert translated("s3://b/t", given) == {"credentials.provider": "container"}
 
 
-def test_a_callable_is_stronger_than_credentials_of_hadoop():
+def test_a_callable_is_stronger_than_credentials_of_hadoop() -> None:
     given = {**KEYS, "fs.s3a.endpoint": "http://x", PROVIDER: "com.acme.Vault"}
     assert translated("s3://b/t", given, credentials=False) == {"aws.endpoint": "http://x"}
 
@@ -127,7 +132,7 @@ OAUTH = {
           "azure.federatedtokenfile": "/token"}),
     ],
 )  # fmt: skip
-def test_what_azure_keys_mean(given, expected):
+def test_what_azure_keys_mean(given: dict[str, Any], expected: Any) -> None:
     assert translated(ABFS, given) == expected
 
 
@@ -142,11 +147,11 @@ def test_what_azure_keys_mean(given, expected):
         ({"fs.gs.auth.service.account.json.keyfile": "/k", "gcp.credentialsFile": "/own"}, {"gcp.credentialsfile": "/own"}),
     ],
 )  # fmt: skip
-def test_what_google_keys_mean(given, expected):
+def test_what_google_keys_mean(given: dict[str, Any], expected: Any) -> None:
     assert translated("gs://b/t", given) == expected
 
 
-def test_a_google_key_in_parts_becomes_one():
+def test_a_google_key_in_parts_becomes_one() -> None:
     parts = {"email": "e@x", "private.key": "-----BEGIN\\nKEY", "private.key.id": "7"}
     given = {f"fs.gs.auth.service.account.{name}": value for name, value in parts.items()}
     account = json.loads(translated("gs://b/t", given)["gcp.serviceaccountkey"])
@@ -174,13 +179,15 @@ def test_a_google_key_in_parts_becomes_one():
         ("gs://b", {"fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE"}, "json.keyfile is not set"),
     ],
 )  # fmt: skip
-def test_what_has_no_counterpart_is_refused_by_the_name_of_its_key(url, given, message):
+def test_what_has_no_counterpart_is_refused_by_the_name_of_its_key(
+    url: str, given: Any, message: str
+) -> None:
     with pytest.raises((CredentialsError, StoreError)) as caught:
         open_store(f"{url.rstrip('/')}/x", Options.parse(given))
     assert message in str(caught.value)
 
 
-def test_keys_without_effect_are_refused_when_they_are_given_to_a_call():
+def test_keys_without_effect_are_refused_when_they_are_given_to_a_call() -> None:
     for key in (
         "fs.s3a.threads.max",
         "fs.azure.read.request.size",
@@ -195,7 +202,7 @@ def test_keys_without_effect_are_refused_when_they_are_given_to_a_call():
         assert "VALUE" not in str(caught.value)
 
 
-def test_values_are_shown_nowhere():
+def test_values_are_shown_nowhere() -> None:
     options = Options.parse(
         {
             "fs.s3a.secret.key": "HUSH",
@@ -216,8 +223,8 @@ def test_values_are_shown_nowhere():
 
 
 @pytest.mark.server
-def test_requests_to_s3_are_signed_with_keys_of_hadoop(faulty_s3):
-    def signer(**given):
+def test_requests_to_s3_are_signed_with_keys_of_hadoop(faulty_s3: Proxy) -> None:
+    def signer(**given: Any) -> tuple[str, str, str]:
         endpoint = {
             "fs.s3a.endpoint": f"127.0.0.1:{faulty_s3.port}",
             "fs.s3a.connection.ssl.enabled": "false",
@@ -244,7 +251,7 @@ def test_requests_to_s3_are_signed_with_keys_of_hadoop(faulty_s3):
 
 @pytest.mark.server
 @pytest.mark.parametrize("way", ["key", "signature"])
-def test_keys_and_signatures_of_hadoop_open_an_azure_container(azurite_server, way):
+def test_keys_and_signatures_of_hadoop_open_an_azure_container(azurite_server: AzureServer, way: str) -> None:
     host = f"{azure.ACCOUNT}.dfs.core.windows.net"
     endpoint = {"azure.endpoint": azurite_server.options()["azure.endpoint"]}
     given = {f"fs.azure.account.key.{host}": azure.KEY}
@@ -265,7 +272,7 @@ def test_keys_and_signatures_of_hadoop_open_an_azure_container(azurite_server, w
 
 
 @pytest.mark.server
-def test_requests_to_google_go_where_hadoop_says(gcs_proxy, make_store_url):
+def test_requests_to_google_go_where_hadoop_says(gcs_proxy: Proxy, make_store_url: StoreUrl) -> None:
     url, options = make_store_url("gcs")
     open_store(url, Options.parse(options)).put("x", b"1")
     root = f"http://127.0.0.1:{gcs_proxy.port}"
@@ -277,8 +284,8 @@ def test_requests_to_google_go_where_hadoop_says(gcs_proxy, make_store_url):
 # --- the default file system -----------------------------------------------------------------------
 
 
-def test_a_path_without_a_scheme_follows_the_default_file_system(tmp_path):
-    def at(path, default):
+def test_a_path_without_a_scheme_follows_the_default_file_system(tmp_path: Path) -> None:
+    def at(path: str, default: str) -> str | os.PathLike[str]:
         return default_path(path, Options.parse({"fs.defaultFS": default}))
 
     assert at("/t", "s3a://lake") == "s3a://lake/t"

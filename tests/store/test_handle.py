@@ -6,12 +6,15 @@ import pickle
 import subprocess
 import sys
 import traceback
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from indextables.errors import CredentialsError, ForkedStoreError, StoreError
 from indextables.options import Options
 from indextables.store import open_store
+from tests.servers.fixtures import StoreUrl
 from tests.servers.s3 import SECRET_KEY
 
 SECRETS = {
@@ -27,7 +30,7 @@ SECRETS = {
 
 
 @pytest.fixture
-def nowhere(monkeypatch, tmp_path):
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """A machine without any credentials, and without a metadata service to ask."""
     for name in list(os.environ):
         if name.startswith(("AWS_", "AZURE_", "GOOGLE_")):
@@ -37,7 +40,7 @@ def nowhere(monkeypatch, tmp_path):
     return monkeypatch
 
 
-def in_forked_child(work) -> str:
+def in_forked_child(work: Any) -> str:
     """What the work returns or raises there."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -56,7 +59,7 @@ def in_forked_child(work) -> str:
 
 
 @pytest.mark.parametrize("kind", ["local", "memory", pytest.param("s3", marks=pytest.mark.server)])
-def test_a_handle_refuses_to_work_in_a_forked_child(make_store_url, kind):
+def test_a_handle_refuses_to_work_in_a_forked_child(make_store_url: StoreUrl, kind: str) -> None:
     url, options = make_store_url(kind)
     store = open_store(url, Options.parse(options))
     store.put("x", b"1")
@@ -67,7 +70,9 @@ def test_a_handle_refuses_to_work_in_a_forked_child(make_store_url, kind):
 
 
 @pytest.mark.parametrize("kind", ["memory", pytest.param("s3", marks=pytest.mark.server)])
-def test_a_new_handle_of_an_object_store_does_not_hang_in_a_forked_child(make_store_url, kind):
+def test_a_new_handle_of_an_object_store_does_not_hang_in_a_forked_child(
+    make_store_url: StoreUrl, kind: str
+) -> None:
     url, options = make_store_url(kind)
     open_store(url, Options.parse(options)).put("x", b"1")
     told = in_forked_child(lambda: open_store(url, Options.parse(options)).get("x"))
@@ -75,22 +80,24 @@ def test_a_new_handle_of_an_object_store_does_not_hang_in_a_forked_child(make_st
     assert "spawn" in told
 
 
-def test_a_new_local_handle_works_in_a_forked_child(make_store_url):
+def test_a_new_local_handle_works_in_a_forked_child(make_store_url: StoreUrl) -> None:
     url, _ = make_store_url("local")
     open_store(url).put("x", b"1")
     assert in_forked_child(lambda: open_store(url).get("x")) == "b'1'"
 
 
-def _read(handle) -> bytes:
-    return handle.get("x")
+def _read(handle: Any) -> bytes:
+    result: bytes = handle.get("x")
+    return result
 
 
-def _read_with_passport(with_credentials) -> bytes:
-    return with_credentials.open().get("x")
+def _read_with_passport(with_credentials: Any) -> bytes:
+    result: bytes = with_credentials.open().get("x")
+    return result
 
 
 @pytest.mark.server
-def test_a_passport_takes_the_secrets_to_a_spawned_process(make_store_url):
+def test_a_passport_takes_the_secrets_to_a_spawned_process(make_store_url: StoreUrl) -> None:
     url, options = make_store_url("s3")
     store = open_store(url, Options.parse(options))
     store.put("x", b"1")
@@ -99,7 +106,9 @@ def test_a_passport_takes_the_secrets_to_a_spawned_process(make_store_url):
 
 
 @pytest.mark.server
-def test_a_handle_that_lost_its_secrets_says_so_or_takes_those_of_its_new_home(make_store_url, nowhere):
+def test_a_handle_that_lost_its_secrets_says_so_or_takes_those_of_its_new_home(
+    make_store_url: StoreUrl, nowhere: pytest.MonkeyPatch
+) -> None:
     url, options = make_store_url("s3")
     store = open_store(url, Options.parse(options))
     store.put("x", b"1")
@@ -114,7 +123,7 @@ def test_a_handle_that_lost_its_secrets_says_so_or_takes_those_of_its_new_home(m
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/t", "az://container/t", "gs://bucket/t", "/tmp/t"])
-def test_secrets_are_in_the_passport_and_nowhere_else(url):
+def test_secrets_are_in_the_passport_and_nowhere_else(url: str) -> None:
     store = open_store(url, Options.parse({**SECRETS, "aws.region": "eu-central-1"}))
     kept = pickle.dumps(store).decode("latin-1")
     shown = repr(store) + str(store) + store.url + repr(store.with_credentials()) + repr(store._identity)
@@ -127,7 +136,7 @@ def test_secrets_are_in_the_passport_and_nowhere_else(url):
     assert pickle.loads(pickle.dumps(store.with_credentials())).open().url == store.url
 
 
-def test_errors_quote_no_secret(nowhere):
+def test_errors_quote_no_secret(nowhere: pytest.MonkeyPatch) -> None:
     given = {**SECRETS, "cloud.maxRetries": "0"}
     closed = "http://127.0.0.1:9"
     signature = "sv=2020&sig=SIGNATURE-vwx"
@@ -153,7 +162,7 @@ def test_errors_quote_no_secret(nowhere):
                 assert secret not in told
 
 
-def test_a_memory_is_known_by_name_in_its_process_and_nowhere_else(make_store_url):
+def test_a_memory_is_known_by_name_in_its_process_and_nowhere_else(make_store_url: StoreUrl) -> None:
     url, _ = make_store_url("memory")
     store = open_store(url)
     store.put("x", b"1")
@@ -168,7 +177,7 @@ def test_a_memory_is_known_by_name_in_its_process_and_nowhere_else(make_store_ur
 
 
 @pytest.mark.server
-def test_opening_again_shares_the_client(make_store_url):
+def test_opening_again_shares_the_client(make_store_url: StoreUrl) -> None:
     url, options = make_store_url("s3")
     one, other = (open_store(url, Options.parse(options)) for _ in range(2))
     different = open_store(url, Options.parse({**options, "cloud.maxRetries": "3"}))
@@ -176,5 +185,5 @@ def test_opening_again_shares_the_client(make_store_url):
     assert one._backend._clients is not different._backend._clients  # type: ignore[attr-defined]
 
 
-def test_forked_store_error_is_a_store_error():
+def test_forked_store_error_is_a_store_error() -> None:
     assert issubclass(ForkedStoreError, StoreError)

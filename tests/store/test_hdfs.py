@@ -10,20 +10,24 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 import indextables
 from indextables.errors import CredentialsError, ObjectMissingError, StoreError
 from indextables.options import Options
 from indextables.store import Store, open_store
 from indextables.store.hdfs import HdfsBackend
+from tests.servers.fixtures import StoreUrl
+from tests.servers.hdfs import HdfsServer
 
 cluster = pytest.mark.connectors
 
 
 @pytest.fixture
-def store(make_store_url) -> Store:
+def store(make_store_url: StoreUrl) -> Store:
     url, _ = make_store_url("hdfs")
     return open_store(url)
 
@@ -53,7 +57,7 @@ def claim_all(url: str, who: int, names: list[str]) -> list[str]:
 
 
 @cluster
-def test_one_of_many_processes_wins_every_name(store):
+def test_one_of_many_processes_wins_every_name(store: Store) -> None:
     names = [f"v{number}" for number in range(8)]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(6, context) as pool:
@@ -143,7 +147,7 @@ def _close(connection: socket.socket) -> None:
 
 
 @pytest.fixture
-def lossy(hdfs_server) -> Iterator[LossyNameNode]:
+def lossy(hdfs_server: HdfsServer) -> Iterator[LossyNameNode]:
     with LossyNameNode(hdfs_server.port).running() as proxy:
         yield proxy
 
@@ -152,7 +156,9 @@ def lossy(hdfs_server) -> Iterator[LossyNameNode]:
 @pytest.mark.parametrize(
     "losses", [["request"], ["answer"], ["answer", "answer"], ["request", "answer", "request"]]
 )
-def test_a_create_whose_answer_was_lost_is_decided_by_the_bytes(store, lossy, losses):
+def test_a_create_whose_answer_was_lost_is_decided_by_the_bytes(
+    store: Store, lossy: LossyNameNode, losses: list[str]
+) -> None:
     path = store._location.root
     through = open_store(f"hdfs://127.0.0.1:{lossy.port}/{path}")
     through.put("other", b"warm")
@@ -172,7 +178,9 @@ def test_a_create_whose_answer_was_lost_is_decided_by_the_bytes(store, lossy, lo
 @cluster
 @pytest.mark.parametrize("loss", ["request", "answer"])
 @pytest.mark.parametrize("method", ["create", "addBlock", "complete", "rename2", "delete"])
-def test_a_lost_connection_is_repaired_in_every_step_of_a_write(store, lossy, tmp_path, method, loss):
+def test_a_lost_connection_is_repaired_in_every_step_of_a_write(
+    store: Store, lossy: LossyNameNode, tmp_path: Path, method: str, loss: str
+) -> None:
     through = open_store(f"hdfs://127.0.0.1:{lossy.port}/{store._location.root}")
     through.put("warm", b"1")
     lossy.method = method
@@ -200,7 +208,7 @@ def test_a_lost_connection_is_repaired_in_every_step_of_a_write(store, lossy, tm
 
 
 @cluster
-def test_without_retries_the_outcome_is_still_right(store, lossy):
+def test_without_retries_the_outcome_is_still_right(store: Store, lossy: LossyNameNode) -> None:
     options = Options.parse({"cloud.maxRetries": "0"})
     through = open_store(f"hdfs://127.0.0.1:{lossy.port}/{store._location.root}", options)
     through.put("other", b"warm")
@@ -210,7 +218,7 @@ def test_without_retries_the_outcome_is_still_right(store, lossy):
 
 
 @cluster
-def test_a_killed_writer_leaves_only_a_hidden_file(store):
+def test_a_killed_writer_leaves_only_a_hidden_file(store: Store) -> None:
     script = (
         "import sys, time\n"
         "from indextables.store import open_store\n"
@@ -237,7 +245,7 @@ def test_a_killed_writer_leaves_only_a_hidden_file(store):
 
 
 @cluster
-def test_a_table_is_written_searched_merged_and_purged(store, tmp_path):
+def test_a_table_is_written_searched_merged_and_purged(store: Store, tmp_path: Path) -> None:
     options = {"cache.disk.path": str(tmp_path / "cache")}
     rows = [
         {"id": number, "day": f"2024-01-01 1{number % 2}:00", "t": f"word{number} all"} for number in range(6)
@@ -259,7 +267,9 @@ def test_a_table_is_written_searched_merged_and_purged(store, tmp_path):
 
 @cluster
 @pytest.mark.spark
-def test_spark_reads_and_writes_hdfs_by_url_and_as_default_file_system(spark, hdfs_server):
+def test_spark_reads_and_writes_hdfs_by_url_and_as_default_file_system(
+    spark: SparkSession, hdfs_server: HdfsServer
+) -> None:
     session = spark.newSession()
     path = f"/spark-{secrets.token_hex(6)}/t"
     session.range(0, 6, 1, 2).write.format("indextables").save(f"{hdfs_server.url}{path}")
@@ -274,7 +284,7 @@ def test_spark_reads_and_writes_hdfs_by_url_and_as_default_file_system(spark, hd
 
 
 @cluster
-def test_who_may_not_write_is_told_so(store, monkeypatch):
+def test_who_may_not_write_is_told_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     from hdfs_native import Client  # noqa: PLC0415 - optional
 
     store.put("x", b"1")
@@ -295,7 +305,7 @@ def test_who_may_not_write_is_told_so(store, monkeypatch):
 
 
 @cluster
-def test_names_that_hdfs_does_not_allow_are_refused(store):
+def test_names_that_hdfs_does_not_allow_are_refused(store: Store) -> None:
     for write in (
         lambda: store.put("a:b", b""),
         lambda: store.create("a:b", b""),
@@ -305,7 +315,7 @@ def test_names_that_hdfs_does_not_allow_are_refused(store):
             write()
 
 
-def test_a_name_node_that_is_down_is_named():
+def test_a_name_node_that_is_down_is_named() -> None:
     store = open_store("hdfs://127.0.0.1:9/t", Options.parse({"cloud.maxRetries": "0"}))
     for call in (lambda: store.get("x"), lambda: store.create("x", b""), lambda: list(store.list())):
         with pytest.raises(StoreError, match=r"hdfs://127\.0\.0\.1:9/t.*check the name node") as caught:
@@ -313,7 +323,7 @@ def test_a_name_node_that_is_down_is_named():
         assert not isinstance(caught.value, ObjectMissingError)
 
 
-def test_a_name_service_is_found_in_the_options():
+def test_a_name_service_is_found_in_the_options() -> None:
     with pytest.raises(StoreError, match="name a host and port, or a name service"):
         open_store("hdfs://Lake/t").get("x")
     given = {
@@ -326,19 +336,19 @@ def test_a_name_service_is_found_in_the_options():
         open_store("hdfs://Lake/t", Options.parse(given)).get("x")
 
 
-def test_without_the_package_the_error_names_it(monkeypatch):
+def test_without_the_package_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hdfs_native", None)
     with pytest.raises(StoreError, match=r"needs the package hdfs-native; install it: pip install"):
         open_store("hdfs://nowhere:1/t").get("x")
 
 
 @pytest.mark.parametrize("url", ["hdfs:///t", "hdfs://", "hdfs://a b/t", "hdfs://host:port/t"])
-def test_an_hdfs_url_needs_a_name_node(url):
+def test_an_hdfs_url_needs_a_name_node(url: str) -> None:
     with pytest.raises(StoreError, match="hdfs://host:port/path"):
         open_store(url)
 
 
-def test_an_hdfs_url_without_a_host_follows_the_default_file_system():
+def test_an_hdfs_url_without_a_host_follows_the_default_file_system() -> None:
     options = Options.parse({"fs.defaultFS": "hdfs://lake:8020/"})
     for path in ("/t", "hdfs:///t", "hdfs:/t"):
         assert open_store(path, options).url == "hdfs://lake:8020/t"

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, Self
 
 import pytest
 
@@ -19,8 +21,9 @@ from indextables.errors import (
     StoreError,
     UnsafeStoreError,
 )
-from indextables.store import local, open_store
+from indextables.store import Store, local, open_store
 from indextables.store.backend import Backoff
+from tests.servers.fixtures import StoreUrl
 
 _WRITE_FOREVER = """
 import sys
@@ -46,12 +49,14 @@ def names(folder: Path) -> list[str]:
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> Store:
     return open_store(tmp_path / "table")
 
 
 @pytest.mark.parametrize("way", ["stream", "put", "upload"])
-def test_a_killed_writer_leaves_nothing_visible_and_no_half_file(store, tmp_path, way):
+def test_a_killed_writer_leaves_nothing_visible_and_no_half_file(
+    store: Store, tmp_path: Path, way: str
+) -> None:
     source = tmp_path / "source"
     source.write_bytes(b"x" * (64 << 20))
     store.put("other", b"1")
@@ -76,13 +81,15 @@ def test_a_killed_writer_leaves_nothing_visible_and_no_half_file(store, tmp_path
     assert names(tmp_path / "table") == ["other", "target"]
 
 
-def test_content_is_on_disk_before_it_has_a_name_and_the_name_after(store, monkeypatch, tmp_path):
+def test_content_is_on_disk_before_it_has_a_name_and_the_name_after(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     steps = []
 
-    def note(name, what):
+    def note(name: str, what: Any) -> None:
         real = getattr(os, name)
 
-        def noted(*args, **more):
+        def noted(*args: Any, **more: Any) -> Any:
             steps.append(what(*args))
             return real(*args, **more)
 
@@ -103,12 +110,20 @@ def test_content_is_on_disk_before_it_has_a_name_and_the_name_after(store, monke
     assert steps == ["folder", "folder", "file", "link", "folder"]
 
 
-def fail(monkeypatch, name, number, *, took_effect=False, when=lambda *_: True, times=1):
+def fail(
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    number: int,
+    *,
+    took_effect: bool = False,
+    when: Callable[..., Any] = lambda *_: True,
+    times: int = 1,
+) -> None:
     """Let a call of the operating system fail, before or after it did what it was asked to do."""
     real = getattr(os, name)
     left = [times]
 
-    def failing(*args, **more):
+    def failing(*args: Any, **more: Any) -> Any:
         if left[0] and when(*args):
             left[0] -= 1
             if took_effect:
@@ -119,11 +134,13 @@ def fail(monkeypatch, name, number, *, took_effect=False, when=lambda *_: True, 
     monkeypatch.setattr(os, name, failing)
 
 
-def is_folder(descriptor, *_):
+def is_folder(descriptor: Any, *_: Any) -> bool:
     return Path(f"/proc/self/fd/{descriptor}").is_dir()
 
 
-def test_a_create_whose_folder_cannot_be_flushed_is_unknown_though_it_can_be_read(store, monkeypatch):
+def test_a_create_whose_folder_cannot_be_flushed_is_unknown_though_it_can_be_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.put("warm", b"")
     fail(monkeypatch, "fsync", errno.EIO, when=is_folder)
     with pytest.raises(NotDurableError, match="could not be flushed"):
@@ -132,7 +149,9 @@ def test_a_create_whose_folder_cannot_be_flushed_is_unknown_though_it_can_be_rea
 
 
 @pytest.mark.parametrize("data", [b"ours", b"theirs"])
-def test_a_lost_create_is_not_judged_by_bytes_that_may_not_be_on_the_disk(store, monkeypatch, data):
+def test_a_lost_create_is_not_judged_by_bytes_that_may_not_be_on_the_disk(
+    store: Store, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
     store.put("v1", data)
     fail(monkeypatch, "fsync", errno.EIO, when=is_folder)
     with pytest.raises(NotDurableError):
@@ -140,7 +159,9 @@ def test_a_lost_create_is_not_judged_by_bytes_that_may_not_be_on_the_disk(store,
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ESTALE, errno.EPERM])
-def test_a_link_that_took_effect_before_its_error_is_a_create(store, monkeypatch, number):
+def test_a_link_that_took_effect_before_its_error_is_a_create(
+    store: Store, monkeypatch: pytest.MonkeyPatch, number: Any
+) -> None:
     store.put("warm", b"")
     fail(monkeypatch, "link", number, took_effect=True)
     assert store.create("v1", b"ours") is True
@@ -148,7 +169,9 @@ def test_a_link_that_took_effect_before_its_error_is_a_create(store, monkeypatch
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT])
-def test_a_link_refused_by_the_system_created_nothing(store, monkeypatch, tmp_path, number):
+def test_a_link_refused_by_the_system_created_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: Any
+) -> None:
     store.put("warm", b"")
     fail(monkeypatch, "link", number)
     with pytest.raises(StoreError) as caught:
@@ -157,7 +180,7 @@ def test_a_link_refused_by_the_system_created_nothing(store, monkeypatch, tmp_pa
     assert names(tmp_path / "table") == ["warm"]
 
 
-def test_a_link_that_never_says_what_it_did_is_unknown(store, monkeypatch):
+def test_a_link_that_never_says_what_it_did_is_unknown(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("indextables.store.handle._BACKOFF", Backoff(0, 0))
     store.put("warm", b"")
     fail(monkeypatch, "link", errno.EIO, times=100)
@@ -165,12 +188,14 @@ def test_a_link_that_never_says_what_it_did_is_unknown(store, monkeypatch):
         store.create("v1", b"ours")
 
 
-def test_any_error_after_an_attempt_in_doubt_is_unknown(store, monkeypatch):
+def test_any_error_after_an_attempt_in_doubt_is_unknown(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("indextables.store.handle._BACKOFF", Backoff(0, 0))
     store.put("warm", b"")
     answers = iter([errno.EIO, errno.ENOSPC])
 
-    def link(*_):
+    def link(*_: Any) -> None:
         number = next(answers)
         raise OSError(number, os.strerror(number))
 
@@ -180,7 +205,9 @@ def test_any_error_after_an_attempt_in_doubt_is_unknown(store, monkeypatch):
 
 
 @pytest.mark.parametrize("call", ["open", "fsync"])
-def test_a_create_that_fails_before_the_link_created_nothing(store, monkeypatch, tmp_path, call):
+def test_a_create_that_fails_before_the_link_created_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: str
+) -> None:
     store.put("warm", b"")
     fail(monkeypatch, call, errno.EMFILE)
     with pytest.raises(StoreError) as caught:
@@ -190,7 +217,7 @@ def test_a_create_that_fails_before_the_link_created_nothing(store, monkeypatch,
 
 
 @pytest.fixture
-def one_megabyte_files():
+def one_megabyte_files() -> Iterator[None]:
     """No file of this process may grow beyond a megabyte: a write across that limit is cut short."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
@@ -199,13 +226,15 @@ def one_megabyte_files():
 
 
 @pytest.mark.parametrize("way", ["upload", "put", "create", "open_upload"])
-def test_a_write_that_the_disk_cuts_short_is_an_error_and_leaves_nothing(store, tmp_path, request, way):
+def test_a_write_that_the_disk_cuts_short_is_an_error_and_leaves_nothing(
+    store: Store, tmp_path: Path, request: pytest.FixtureRequest, way: str
+) -> None:
     source = tmp_path / "source"
     source.write_bytes(b"x" * (3 << 20))
     store.put("warm", b"")
     request.getfixturevalue("one_megabyte_files")
 
-    def write():
+    def write() -> None:
         if way == "upload":
             store.upload("x", source)
         elif way == "open_upload":
@@ -222,29 +251,31 @@ def test_a_write_that_the_disk_cuts_short_is_an_error_and_leaves_nothing(store, 
 class _ShortWrites:
     """A file that takes at most a thousand bytes at a time, as files may."""
 
-    def __init__(self, file):
+    def __init__(self, file: Any) -> None:
         self._file = file
 
-    def write(self, data):
+    def write(self, data: Any) -> Any:
         return self._file.write(memoryview(data)[:1000])
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: Any) -> Any:
         return getattr(self._file, name)
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         self._file.__exit__(*error)
 
 
 @pytest.mark.parametrize("way", ["upload", "put", "create", "open_upload"])
-def test_a_file_system_that_takes_few_bytes_at_a_time_gets_them_all(store, tmp_path, monkeypatch, way):
+def test_a_file_system_that_takes_few_bytes_at_a_time_gets_them_all(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
     data = bytes(range(256)) * 40
     source = tmp_path / "source"
     source.write_bytes(data)
 
-    def short(path, mode, **more):
+    def short(path: Any, mode: Any, **more: Any) -> Any:
         file = Path(path).open(mode, **more)  # noqa: SIM115 - the store closes it
         return _ShortWrites(file) if "x" in mode else file
 
@@ -259,8 +290,10 @@ def test_a_file_system_that_takes_few_bytes_at_a_time_gets_them_all(store, tmp_p
     assert store.get("x") == data
 
 
-def test_a_file_system_without_links_is_refused_by_name(store, monkeypatch):
-    def no_links(*_):
+def test_a_file_system_without_links_is_refused_by_name(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: Any) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", no_links)
@@ -269,7 +302,7 @@ def test_a_file_system_without_links_is_refused_by_name(store, monkeypatch):
     assert list(store.list()) == []
 
 
-def test_deleting_the_last_file_removes_its_folders_up_to_the_root(store, tmp_path):
+def test_deleting_the_last_file_removes_its_folders_up_to_the_root(store: Store, tmp_path: Path) -> None:
     store.put("a/b/c/x", b"")
     store.put("a/y", b"")
     assert store.delete(["a/b/c/x", "a/b/none"]) == 1
@@ -278,7 +311,7 @@ def test_deleting_the_last_file_removes_its_folders_up_to_the_root(store, tmp_pa
     assert names(tmp_path / "table") == []
 
 
-def test_writers_and_deleters_of_one_folder_do_not_disturb_each_other(store):
+def test_writers_and_deleters_of_one_folder_do_not_disturb_each_other(store: Store) -> None:
     stop = time.monotonic() + 1
 
     def churn(n: int) -> None:
@@ -298,12 +331,14 @@ def test_writers_and_deleters_of_one_folder_do_not_disturb_each_other(store):
     assert failures == []
 
 
-def test_a_folder_removed_between_two_looks_at_it_is_made_again(store, tmp_path, monkeypatch):
+def test_a_folder_removed_between_two_looks_at_it_is_made_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.put("warm", b"")
     folder = tmp_path / "table" / "p=1"
     real = os.mkdir
 
-    def another_made_and_removed_it(path, *more):
+    def another_made_and_removed_it(path: Any, *more: Any) -> Any:
         if not done:
             done.append(path)
             real(path, *more)
@@ -319,14 +354,14 @@ def test_a_folder_removed_between_two_looks_at_it_is_made_again(store, tmp_path,
 
 
 def test_the_name_of_a_folder_that_another_process_made_is_flushed_before_it_is_relied_on(
-    store, tmp_path, monkeypatch
-):
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.put("warm", b"")
     (tmp_path / "table" / "p=1" / "q=1").mkdir(parents=True)
     flushed = []
     real = os.fsync
 
-    def fsync(descriptor):
+    def fsync(descriptor: Any) -> None:
         flushed.append(os.path.realpath(f"/proc/self/fd/{descriptor}"))
         real(descriptor)
 
@@ -348,42 +383,42 @@ def test_the_name_of_a_folder_that_another_process_made_is_flushed_before_it_is_
     assert flushed[0] == f"{table}/p=1"
 
 
-def test_a_folder_that_leads_nowhere_is_named(store, tmp_path):
+def test_a_folder_that_leads_nowhere_is_named(store: Store, tmp_path: Path) -> None:
     store.put("warm", b"")
     (tmp_path / "table" / "p=1").symlink_to(tmp_path / "nowhere")
     with pytest.raises(StoreError, match="a dangling link"):
         store.put("p=1/x", b"")
 
 
-def test_an_empty_folder_does_not_exist(store, tmp_path):
+def test_an_empty_folder_does_not_exist(store: Store, tmp_path: Path) -> None:
     (tmp_path / "table" / "empty" / "deep").mkdir(parents=True)
     store.put("full/x", b"")
     assert store.list_folder() == ([], ["full"])
     assert [info.path for info in store.list()] == ["full/x"]
 
 
-def test_files_of_others_are_listed_as_they_are(store, tmp_path):
+def test_files_of_others_are_listed_as_they_are(store: Store, tmp_path: Path) -> None:
     (tmp_path / "table").mkdir()
     for name in (".x.crc", "_SUCCESS", "x.tmp"):
         (tmp_path / "table" / name).write_bytes(b"")
     assert [info.path for info in store.list()] == [".x.crc", "_SUCCESS", "x.tmp"]
 
 
-def test_where_a_file_lies_is_told(store, tmp_path, make_store_url):
+def test_where_a_file_lies_is_told(store: Store, tmp_path: Path, make_store_url: StoreUrl) -> None:
     store.put("a/x", b"1")
     assert store.local_path("a/x") == str(tmp_path / "table" / "a" / "x")
     assert open_store(make_store_url("memory")[0]).local_path("x") is None
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_may_not_be_written_is_named(store, tmp_path):
+def test_a_folder_that_may_not_be_written_is_named(store: Store, tmp_path: Path) -> None:
     (tmp_path / "table").mkdir()
     (tmp_path / "table").chmod(0o500)
     with pytest.raises(CredentialsError, match="permission denied"):
         store.put("x", b"")
 
 
-def test_a_file_in_place_of_a_folder_is_named(store):
+def test_a_file_in_place_of_a_folder_is_named(store: Store) -> None:
     store.put("a", b"")
     with pytest.raises(StoreError, match=store.url):
         store.put("a/b", b"")
@@ -391,19 +426,21 @@ def test_a_file_in_place_of_a_folder_is_named(store):
     assert list(store.list("a")) == []
 
 
-def test_the_root_of_the_file_system_is_a_store(tmp_path):
+def test_the_root_of_the_file_system_is_a_store(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"1")
     root = open_store("/")
     assert root.get(str(tmp_path / "x")[1:]) == b"1"
     assert root.url == "file://"
 
 
-def test_a_name_that_is_too_long_is_told_once(store):
+def test_a_name_that_is_too_long_is_told_once(store: Store) -> None:
     with pytest.raises(StoreError, match="File name too long"):
         store.open_upload("n" * 300 + "/file")
 
 
-def test_a_disk_error_while_a_link_is_looked_up_is_named(store, monkeypatch):
+def test_a_disk_error_while_a_link_is_looked_up_is_named(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.put("a.split", b"")
     fail(monkeypatch, "lstat", errno.EIO)
     with pytest.raises(StoreError, match=r"a\.split: Input/output error"):

@@ -3,6 +3,7 @@
 import os
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,7 +40,7 @@ from indextables.store.remote import cut_ranges, merge_ranges
         ("a:b", f"file://{Path.cwd()}/a:b"),
     ],
 )
-def test_every_spelling_has_one_normal_form_that_reads_back(given_url, normal):
+def test_every_spelling_has_one_normal_form_that_reads_back(given_url: Any, normal: str) -> None:
     assert locate(given_url).url == normal
     assert locate(normal).url == normal
     assert locate(locate(given_url).url) == locate(normal)
@@ -50,7 +51,7 @@ def test_every_spelling_has_one_normal_form_that_reads_back(given_url, normal):
     ["", "viewfs://h/x", "http://h/x", "dbfs:/x", "s3://", "s3:///x", "s3:/b/x", "s3://b//x", "s3://b/../x", "file://host/x", "s3://b b/x",
      "abfss://c@account/x", "az://c@a@b.c.d/x"],
 )  # fmt: skip
-def test_what_is_no_place_is_refused(url):
+def test_what_is_no_place_is_refused(url: str) -> None:
     with pytest.raises(StoreError):
         locate(url)
 
@@ -59,13 +60,13 @@ def test_what_is_no_place_is_refused(url):
     "url",
     ["s3n://KEY:SECRET@bucket/x", "hdfs://KEY:SECRET@h/x", "wasbs://c:SECRET@a.b.c/x", "gs://u:SECRET@b/x"],
 )
-def test_credentials_in_a_url_are_refused_and_not_repeated(url):
+def test_credentials_in_a_url_are_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(StoreError) as caught:
         locate(url)
     assert "SECRET" not in str(caught.value)
 
 
-def test_the_working_directory_is_taken_when_opened(tmp_path, monkeypatch):
+def test_the_working_directory_is_taken_when_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     here = locate("x")
     monkeypatch.chdir(os.sep)
@@ -79,7 +80,7 @@ ranges = st.lists(
 
 
 @given(ranges)
-def test_merged_ranges_cover_all_and_lie_apart(wanted):
+def test_merged_ranges_cover_all_and_lie_apart(wanted: Any) -> None:
     whole = merge_ranges(wanted)
     assert all(any(first <= start and end <= last for first, last in whole) for start, end in wanted)
     gap = 64 << 10 if len(whole) <= 16 else 1 << 20
@@ -89,7 +90,7 @@ def test_merged_ranges_cover_all_and_lie_apart(wanted):
 @given(
     st.lists(st.tuples(st.integers(0, 80), st.integers(1, 60)).map(lambda p: (p[0], p[0] + p[1])), min_size=1)
 )
-def test_what_is_cut_out_is_what_was_asked_for_as_far_as_the_object_goes(wanted):
+def test_what_is_cut_out_is_what_was_asked_for_as_far_as_the_object_goes(wanted: Any) -> None:
     data = bytes(range(100))
     whole = merge_ranges(wanted)
     parts = [memoryview(data[start:end]) for start, end in whole]
@@ -100,14 +101,14 @@ def test_what_is_cut_out_is_what_was_asked_for_as_far_as_the_object_goes(wanted)
 
 
 @pytest.fixture
-def mounts(monkeypatch, tmp_path):
+def mounts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Folders in place of Databricks' mounts; they do not exist yet."""
     monkeypatch.setattr(location, "DBFS", str(tmp_path / "dbfs"))
     monkeypatch.setattr(location, "VOLUMES", str(tmp_path / "Volumes"))
     return tmp_path
 
 
-def test_paths_of_databricks_lead_to_its_mounts(mounts):
+def test_paths_of_databricks_lead_to_its_mounts(mounts: Path) -> None:
     volumes = f"{mounts}/Volumes"
     (mounts / "dbfs").mkdir()
     (mounts / "Volumes").mkdir()
@@ -120,7 +121,7 @@ def test_paths_of_databricks_lead_to_its_mounts(mounts):
     assert (mounts / "Volumes/main/logs/v/t/x").read_bytes() == b"1"
 
 
-def test_paths_of_databricks_are_refused_elsewhere(mounts):
+def test_paths_of_databricks_are_refused_elsewhere(mounts: Path) -> None:
     for path in ("dbfs:/tables/t", f"dbfs:{mounts}/Volumes/a/b/c", f"{mounts}/Volumes/a/b/c"):
         with pytest.raises(StoreError, match=r"is not mounted here; use the URL of the cloud store"):
             open_store(path)
@@ -129,7 +130,7 @@ def test_paths_of_databricks_are_refused_elsewhere(mounts):
         locate("dbfs://host/tables/t")
 
 
-def test_the_default_file_system_of_databricks(mounts):
+def test_the_default_file_system_of_databricks(mounts: Path) -> None:
     (mounts / "dbfs").mkdir()
     options = Options.parse({"fs.defaultFS": "dbfs:///"})
     assert open_store("/tables/t", options).url == f"file://{mounts}/dbfs/tables/t"

@@ -8,8 +8,9 @@ import secrets
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,14 +22,17 @@ from indextables.store import open_store
 from indextables.store.location import Kind
 from indextables.store.providers import RefreshingProvider, UnityCatalog, named_provider
 from tests.servers import azure, s3
-from tests.servers.identity import Catalog, in_an_hour, machine_role, role_keys, service, vault_file
-from tests.servers.s3 import STRANGER, WRITER
+from tests.servers.azure import AzureServer
+from tests.servers.fixtures import StoreUrl
+from tests.servers.identity import Catalog, Service, in_an_hour, machine_role, role_keys, service, vault_file
+from tests.servers.proxy import Proxy
+from tests.servers.s3 import STRANGER, WRITER, Key, S3Server
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
-def bare(monkeypatch, tmp_path):
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """A machine without credentials; its metadata service is a closed port."""
     for name in list(os.environ):
         if name.startswith(("AWS_", "AZURE_", "GOOGLE_")):
@@ -39,26 +43,26 @@ def bare(monkeypatch, tmp_path):
 
 
 class Clock:
-    def __init__(self):
+    def __init__(self) -> None:
         self.now = START
 
-    def __call__(self):
+    def __call__(self) -> datetime:
         return self.now
 
-    def forward(self, **span):
+    def forward(self, **span: Any) -> None:
         self.now += timedelta(**span)
 
 
 class Vault:
     """Keys that live for some time; each call gives others, or fails."""
 
-    def __init__(self, clock=None, **lifetime):
+    def __init__(self, clock: Any = None, **lifetime: Any) -> None:
         self.clock = clock or Clock()
         self.lifetime = timedelta(**lifetime) if lifetime else None
         self.calls = 0
         self.down = False
 
-    def __call__(self):
+    def __call__(self) -> dict[Any, Any]:
         self.calls += 1
         if self.down:
             raise RuntimeError("the vault says HUSH")
@@ -71,14 +75,14 @@ class Vault:
         }
 
 
-def refreshing(vault, kind=Kind.S3):
+def refreshing(vault: Vault, kind: Any = Kind.S3) -> RefreshingProvider:
     return RefreshingProvider(vault, kind, "s3://b/t", vault.clock)
 
 
 # --- renewal ---------------------------------------------------------------------------------------
 
 
-def test_credentials_are_renewed_before_they_expire():
+def test_credentials_are_renewed_before_they_expire() -> None:
     vault = Vault(hours=1)
     provider = refreshing(vault)
     assert provider()["access_key_id"] == "k1"
@@ -90,7 +94,7 @@ def test_credentials_are_renewed_before_they_expire():
     assert vault.calls == 2
 
 
-def test_short_lived_credentials_are_used_for_three_quarters_of_their_time():
+def test_short_lived_credentials_are_used_for_three_quarters_of_their_time() -> None:
     vault = Vault(seconds=40)
     provider = refreshing(vault)
     provider()
@@ -100,7 +104,7 @@ def test_short_lived_credentials_are_used_for_three_quarters_of_their_time():
     assert provider()["access_key_id"] == "k2"
 
 
-def test_a_failing_renewal_keeps_credentials_that_are_still_valid():
+def test_a_failing_renewal_keeps_credentials_that_are_still_valid() -> None:
     vault = Vault(hours=1)
     provider = refreshing(vault)
     provider()
@@ -118,7 +122,7 @@ def test_a_failing_renewal_keeps_credentials_that_are_still_valid():
     assert provider()["access_key_id"].startswith("k")
 
 
-def test_threads_fetch_credentials_once():
+def test_threads_fetch_credentials_once() -> None:
     vault = Vault(hours=1)
     provider = refreshing(vault)
     threads = [threading.Thread(target=provider) for _ in range(8)]
@@ -142,22 +146,22 @@ def test_threads_fetch_credentials_once():
         (Kind.GCS, {"access_key_id": "HUSH"}, "but token is expected"),
     ],
 )  # fmt: skip
-def test_a_wrong_answer_is_refused_and_not_quoted(kind, answer, problem):
+def test_a_wrong_answer_is_refused_and_not_quoted(kind: Any, answer: Any, problem: str) -> None:
     with pytest.raises(CredentialsError) as caught:
         RefreshingProvider(lambda: answer, kind, "s3://b/t")()
     assert problem in str(caught.value)
     assert "HUSH" not in str(caught.value)
 
 
-def test_a_callable_may_be_async_and_may_take_the_url():
-    async def fetch(url):
+def test_a_callable_may_be_async_and_may_take_the_url() -> None:
+    async def fetch(url: Any) -> dict[Any, Any]:
         await asyncio.sleep(0)
         return {"token": url}
 
-    def call():
+    def call() -> dict[str, Any]:
         return RefreshingProvider(fetch, Kind.GCS, "gs://b/t")()
 
-    async def in_a_loop():
+    async def in_a_loop() -> Any:
         return call()
 
     assert call()["token"] == "gs://b/t"
@@ -167,17 +171,17 @@ def test_a_callable_may_be_async_and_may_take_the_url():
 # --- callables in open, write, sql -----------------------------------------------------------------
 
 
-def keys_of(key):
+def keys_of(key: Key) -> dict[Any, Any]:
     return {"access_key_id": key.name, "secret_access_key": key.secret, "token": None, "expires_at": None}
 
 
 @pytest.mark.server
-def test_open_write_sql_and_repair_take_a_callable(seaweed_server):
+def test_open_write_sql_and_repair_take_a_callable(seaweed_server: S3Server) -> None:
     url = f"s3://{s3.BUCKET}/callable-{secrets.token_hex(6)}"
     options = {"aws.endpoint": seaweed_server.endpoint}
     calls = []
 
-    def provider(of):
+    def provider(of: Any) -> Any:
         calls.append(of)
         return keys_of(WRITER)
 
@@ -202,8 +206,8 @@ def test_open_write_sql_and_repair_take_a_callable(seaweed_server):
 @pytest.mark.server
 @pytest.mark.parametrize("operation", ["get", "put", "create", "list", "list_folder", "delete", "upload"])
 def test_keys_that_were_rotated_are_fetched_when_the_store_refuses_the_old_ones(
-    seaweed_server, tmp_path, operation
-):
+    seaweed_server: S3Server, tmp_path: Path, operation: str
+) -> None:
     options = Options.parse({"aws.endpoint": seaweed_server.endpoint})
     url = f"s3://{s3.BUCKET}/rotated-{secrets.token_hex(6)}"
     open_store(url, options, credentials=lambda: keys_of(WRITER)).put("x", b"1")
@@ -227,10 +231,10 @@ def test_keys_that_were_rotated_are_fetched_when_the_store_refuses_the_old_ones(
 
 
 @pytest.mark.server
-def test_a_provider_without_other_keys_is_not_asked_for_every_request(seaweed_server):
+def test_a_provider_without_other_keys_is_not_asked_for_every_request(seaweed_server: S3Server) -> None:
     calls = []
 
-    def provider():
+    def provider() -> Any:
         calls.append(1)
         return keys_of(STRANGER)
 
@@ -243,7 +247,7 @@ def test_a_provider_without_other_keys_is_not_asked_for_every_request(seaweed_se
 
 
 @pytest.mark.server
-def test_a_failing_callable_is_named_and_nothing_is_created(seaweed_server):
+def test_a_failing_callable_is_named_and_nothing_is_created(seaweed_server: S3Server) -> None:
     vault = Vault()
     vault.down = True
     options = Options.parse({"aws.endpoint": seaweed_server.endpoint})
@@ -260,7 +264,7 @@ def test_a_failing_callable_is_named_and_nothing_is_created(seaweed_server):
 
 
 @pytest.mark.server
-def test_a_function_is_named_in_options_and_pickled_by_its_name(seaweed_server):
+def test_a_function_is_named_in_options_and_pickled_by_its_name(seaweed_server: S3Server) -> None:
     name = f"vault-{secrets.token_hex(6)}"
     file = vault_file(name)
     options = {
@@ -292,13 +296,15 @@ def test_a_function_is_named_in_options_and_pickled_by_its_name(seaweed_server):
         ("tests.servers.identity:__name__", "is not a function"),
     ],
 )
-def test_a_function_that_is_not_there_is_refused(name, problem):
+def test_a_function_that_is_not_there_is_refused(name: str, problem: str) -> None:
     with pytest.raises(CredentialsError, match=problem):
         open_store("s3://b/t", Options.parse({"credentials.provider": name})).get("x")
 
 
 @pytest.mark.parametrize("error", ["ValueError", "ImportError", "RuntimeError"])
-def test_what_a_module_of_a_provider_raises_is_not_shown(tmp_path, monkeypatch, error):
+def test_what_a_module_of_a_provider_raises_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str
+) -> None:
     (tmp_path / "failing_provider.py").write_text(f"raise {error}('hush-hush')")
     monkeypatch.syspath_prepend(tmp_path)
     options = Options.parse({"credentials.provider": "failing_provider:f"})
@@ -309,7 +315,7 @@ def test_what_a_module_of_a_provider_raises_is_not_shown(tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize("name", ["vault", "os.system", "a:b()", ":f", "m:", "instance:x", "a b:c"])
-def test_what_names_no_provider_is_refused(name):
+def test_what_names_no_provider_is_refused(name: str) -> None:
     with pytest.raises(OptionError, match=r"credentials\.provider"):
         Options.parse({"credentials.provider": name})
 
@@ -318,10 +324,10 @@ def test_what_names_no_provider_is_refused(name):
 
 
 @pytest.fixture
-def signed(faulty_s3):
+def signed(faulty_s3: Proxy) -> Callable[..., Any]:
     """Who the store takes us for: access key and session token of a request."""
 
-    def make(**options):
+    def make(**options: Any) -> Any:
         endpoint = {"aws.endpoint": f"http://127.0.0.1:{faulty_s3.port}"}
         open_store("s3://bucket/signed", Options.parse({**endpoint, **options})).put("x", b"")
         request = faulty_s3.requests[-1]
@@ -332,7 +338,7 @@ def signed(faulty_s3):
 
 
 @pytest.mark.server
-def test_the_role_of_a_machine_can_be_named(signed, bare):
+def test_the_role_of_a_machine_can_be_named(signed: Callable[..., Any], bare: pytest.MonkeyPatch) -> None:
     with service(machine_role) as metadata:
         bare.setenv("AWS_METADATA_ENDPOINT", metadata.url)
         assert signed(**{"credentials.provider": "instance"}) == ("of-machine", "t")
@@ -348,7 +354,9 @@ def test_the_role_of_a_machine_can_be_named(signed, bare):
 
 
 @pytest.mark.server
-def test_the_role_of_a_container(signed, bare, tmp_path):
+def test_the_role_of_a_container(
+    signed: Callable[..., Any], bare: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     token = tmp_path / "token"
     token.write_text("container-token")
     with service(lambda _: (200, role_keys("of-container"))) as credentials:
@@ -362,7 +370,7 @@ def test_the_role_of_a_container(signed, bare, tmp_path):
 
 
 @pytest.mark.server
-def test_a_web_identity_of_aws(signed, bare, tmp_path):
+def test_a_web_identity_of_aws(signed: Callable[..., Any], bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("web-token")
     answer = (
@@ -386,8 +394,10 @@ def test_a_web_identity_of_aws(signed, bare, tmp_path):
 
 
 @pytest.mark.server
-def test_a_profile_can_be_named_and_its_keys_be_rotated(signed, bare, faulty_s3, tmp_path):
-    def write(key):
+def test_a_profile_can_be_named_and_its_keys_be_rotated(
+    signed: Callable[..., Any], bare: pytest.MonkeyPatch, faulty_s3: Proxy, tmp_path: Path
+) -> None:
+    def write(key: str) -> None:
         text = f"[default]\naws_access_key_id = d\naws_secret_access_key = s\n[work]\naws_access_key_id = {key}\naws_secret_access_key = s\n"
         (tmp_path / ".aws" / "credentials").write_text(text)
 
@@ -405,13 +415,13 @@ def test_a_profile_can_be_named_and_its_keys_be_rotated(signed, bare, faulty_s3,
 
 
 @pytest.fixture
-def azure_header(azurite_server):
+def azure_header(azurite_server: AzureServer) -> Iterator[Callable[..., str]]:
     """The Authorization header of a request to Azure; Azurite refuses tokens, for it has no TLS here."""
     from tests.servers.proxy import proxy  # noqa: PLC0415 - one use
 
     with proxy(azurite_server.port) as before:
 
-        def make(**options):
+        def make(**options: Any) -> str:
             endpoint = f"http://127.0.0.1:{before.port}/{azure.ACCOUNT}"
             given = {"azure.accountName": azure.ACCOUNT, "azure.endpoint": endpoint, **options}
             store = open_store(f"az://{azure.CONTAINER}/token", Options.parse(given))
@@ -422,13 +432,15 @@ def azure_header(azurite_server):
         yield make
 
 
-def token_answer(call):
+def token_answer(call: Any) -> Any:
     return 200, {"access_token": f"token-of{call.path.split('?')[0]}", "expires_in": 3600, "expires_on": "4102444800",
                  "token_type": "Bearer", "resource": "https://storage.azure.com", "not_before": "0"}  # fmt: skip
 
 
 @pytest.mark.server
-def test_identities_of_azure(azure_header, bare, tmp_path):
+def test_identities_of_azure(
+    azure_header: Callable[..., Any], bare: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     file = tmp_path / "token"
     file.write_text("federated-token")
     bare.setenv("AZURE_STORAGE_ACCOUNT_KEY", azure.KEY)  # a named provider is stronger
@@ -453,7 +465,7 @@ def test_identities_of_azure(azure_header, bare, tmp_path):
 
 
 @pytest.mark.server
-def test_a_callable_gives_a_signature_of_azure(azurite_server):
+def test_a_callable_gives_a_signature_of_azure(azurite_server: AzureServer) -> None:
     given = {**azurite_server.options()}
     del given["azure.accountKey"]
     provider = lambda: {"sas_token": azurite_server.shared_access_signature(), "expires_at": None}  # noqa: E731
@@ -463,7 +475,7 @@ def test_a_callable_gives_a_signature_of_azure(azurite_server):
 
 
 @pytest.mark.server
-def test_a_callable_gives_a_token_of_google(gcs_proxy, make_store_url):
+def test_a_callable_gives_a_token_of_google(gcs_proxy: Proxy, make_store_url: StoreUrl) -> None:
     url, options = make_store_url("gcs")
     endpoint = Options.parse({"gcp.endpoint": options["gcp.endpoint"]})
     store = open_store(url, endpoint, credentials=lambda: {"token": "of-callable", "expires_at": None})
@@ -473,7 +485,9 @@ def test_a_callable_gives_a_token_of_google(gcs_proxy, make_store_url):
 
 
 @pytest.mark.server
-def test_the_account_of_a_google_machine(gcs_proxy, make_store_url, bare):
+def test_the_account_of_a_google_machine(
+    gcs_proxy: Proxy, make_store_url: StoreUrl, bare: pytest.MonkeyPatch
+) -> None:
     url, options = make_store_url("gcs")
     open_store(url, Options.parse(options)).put("x", b"1")
     endpoint = {"gcp.endpoint": options["gcp.endpoint"], "credentials.provider": "instance"}
@@ -487,7 +501,7 @@ def test_the_account_of_a_google_machine(gcs_proxy, make_store_url, bare):
 
 
 @pytest.mark.parametrize("url", ["az://c/t", "gs://b/t"])
-def test_providers_that_a_cloud_does_not_have_are_refused(url):
+def test_providers_that_a_cloud_does_not_have_are_refused(url: str) -> None:
     given = {"credentials.provider": "profile", "azure.accountName": "a"}
     with pytest.raises(CredentialsError, match=r"'profile', which .* does not have"):
         open_store(url, Options.parse(given)).get("x")
@@ -500,7 +514,7 @@ def test_providers_that_a_cloud_does_not_have_are_refused(url):
 AWS_KEYS = {"aws_temp_credentials": {"access_key_id": WRITER.name, "secret_access_key": WRITER.secret}}
 
 
-def catalog_options(server, **more):
+def catalog_options(server: Service, **more: Any) -> dict[Any, Any]:
     return {
         "databricks.workspaceUrl": f"{server.url}/",
         "databricks.apiToken": "uc-token-never-shown",
@@ -509,7 +523,7 @@ def catalog_options(server, **more):
 
 
 @pytest.mark.server
-def test_unity_catalog_vends_credentials_for_a_path(seaweed_server):
+def test_unity_catalog_vends_credentials_for_a_path(seaweed_server: S3Server) -> None:
     url = f"s3://{s3.BUCKET}/uc-{secrets.token_hex(6)}"
     with service(Catalog(AWS_KEYS)) as catalog:
         options = catalog_options(catalog, **{"aws.endpoint": seaweed_server.endpoint})
@@ -525,7 +539,7 @@ def test_unity_catalog_vends_credentials_for_a_path(seaweed_server):
         assert len(catalog.calls) == calls
 
 
-def test_unity_catalog_vends_credentials_for_a_table_to_a_service_principal():
+def test_unity_catalog_vends_credentials_for_a_table_to_a_service_principal() -> None:
     with service(Catalog(AWS_KEYS)) as catalog:
         given = {
             "databricks.workspaceUrl": catalog.url,
@@ -542,7 +556,7 @@ def test_unity_catalog_vends_credentials_for_a_table_to_a_service_principal():
         assert json.loads(catalog.calls[2].body) == {"table_id": "table-7", "operation": "READ_WRITE"}
 
 
-def test_who_may_only_read_gets_credentials_for_reading():
+def test_who_may_only_read_gets_credentials_for_reading() -> None:
     with service(Catalog(AWS_KEYS, readers_only=True)) as catalog:
         options = Options.parse(catalog_options(catalog))
         UnityCatalog(options, Kind.S3)("s3://b/t")
@@ -565,7 +579,9 @@ def test_who_may_only_read_gets_credentials_for_reading():
          {"access_key_id": "a", "secret_access_key": "s", "token": "t"}),
     ],
 )  # fmt: skip
-def test_credentials_of_unity_catalog_for_every_cloud(kind, answer, expected):
+def test_credentials_of_unity_catalog_for_every_cloud(
+    kind: Any, answer: dict[str, Any], expected: dict[str, Any]
+) -> None:
     with service(Catalog(answer)) as catalog:
         provider = RefreshingProvider(
             UnityCatalog(Options.parse(catalog_options(catalog)), kind), kind, "x://b/t"
@@ -590,7 +606,7 @@ def test_credentials_of_unity_catalog_for_every_cloud(kind, answer, expected):
         ((503, {}), "status 503"),
     ],
 )  # fmt: skip
-def test_failures_of_unity_catalog(answer, problem):
+def test_failures_of_unity_catalog(answer: Any, problem: str) -> None:
     with service(lambda _: answer) as catalog:
         options = Options.parse(catalog_options(catalog, **{"databricks.retry.attempts": "2"}))
         with pytest.raises(CredentialsError) as caught:
@@ -600,7 +616,7 @@ def test_failures_of_unity_catalog(answer, problem):
         assert len(catalog.calls) == (2 if answer[0] == 503 else 1)
 
 
-def test_a_catalog_that_is_down_is_named():
+def test_a_catalog_that_is_down_is_named() -> None:
     given = {
         "databricks.workspaceUrl": "http://127.0.0.1:9",
         "databricks.apiToken": "uc-token",
@@ -622,13 +638,13 @@ def test_a_catalog_that_is_down_is_named():
         ({"databricks.workspaceUrl": "workspace", "databricks.apiToken": "t"}, "a URL with https://"),
     ],
 )
-def test_missing_options_of_unity_catalog_are_named(given, problem):
+def test_missing_options_of_unity_catalog_are_named(given: dict[str, Any], problem: str) -> None:
     with pytest.raises(CredentialsError) as caught:
         open_store("s3://b/t", Options.parse(given)).get("x")
     assert problem in str(caught.value)
 
 
-def test_no_provider_is_named_by_default():
+def test_no_provider_is_named_by_default() -> None:
     assert named_provider(Options(), Kind.S3) is None
     assert named_provider(Options.parse({"credentials.provider": "profile:x"}), Kind.S3) is None
     assert "tests.servers.identity" in sys.modules

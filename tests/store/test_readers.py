@@ -5,6 +5,8 @@ import importlib
 import os
 import pkgutil
 import types
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,18 +24,18 @@ from indextables.store import Store, StoreWithCredentials, open_store
 from indextables.store.credentials import Identity
 from tests.servers import s3
 from tests.servers.process import free_port
-from tests.servers.s3 import LISTER, READER, STRANGER, WRITER, Key
+from tests.servers.s3 import LISTER, READER, STRANGER, WRITER, Key, S3Server
 
 TEXT = {"indexing.typemap.t": "text"}
 
 
 @pytest.fixture
-def server(seaweed_server):
+def server(seaweed_server: S3Server) -> S3Server:
     return seaweed_server
 
 
 @pytest.fixture
-def table(server, tmp_path):
+def table(server: S3Server, tmp_path: Path) -> Any:
     """A table that the writer has written, read and searched, so that every cache has something of it."""
     url = f"s3://{s3.BUCKET}/{tmp_path.name}"
     options = {**server.options_of(WRITER), "cache.disk.path": str(tmp_path / "cache")}
@@ -42,7 +44,7 @@ def table(server, tmp_path):
     return url, {"cache.disk.path": str(tmp_path / "cache")}
 
 
-def read_all(url, options):
+def read_all(url: Any, options: dict[Any, Any]) -> None:
     opened = indextables.open(url, options=options)
     assert opened.scan(["id"])["id"].to_pylist() == [0, 1, 2]
     assert opened.count("t INDEXQUERY 'all'") == 3
@@ -53,7 +55,9 @@ def read_all(url, options):
 @pytest.mark.parametrize(
     "key", [LISTER, STRANGER, Key("writer-with-another-secret", ())], ids=lambda k: k.name
 )
-def test_who_may_not_read_a_table_gets_nothing_of_it_out_of_a_warm_process(server, table, key):
+def test_who_may_not_read_a_table_gets_nothing_of_it_out_of_a_warm_process(
+    server: S3Server, table: Any, key: Any
+) -> None:
     url, options = table
     given = {**server.options_of(key), **options}
     if key.name not in ("lister", "stranger"):
@@ -71,7 +75,7 @@ def test_who_may_not_read_a_table_gets_nothing_of_it_out_of_a_warm_process(serve
 
 
 @pytest.mark.server
-def test_who_may_list_but_not_read_gets_no_split_out_of_a_warm_process(server, table):
+def test_who_may_list_but_not_read_gets_no_split_out_of_a_warm_process(server: S3Server, table: Any) -> None:
     url, options = table
     good = {**server.options_of(WRITER), **options}
     snapshot = indextables.open(url, options=good)
@@ -93,7 +97,9 @@ def test_who_may_list_but_not_read_gets_no_split_out_of_a_warm_process(server, t
 
 
 @pytest.mark.server
-def test_another_key_with_the_same_rights_reads_by_itself_and_fetches_no_index_again(server, table):
+def test_another_key_with_the_same_rights_reads_by_itself_and_fetches_no_index_again(
+    server: S3Server, table: Any
+) -> None:
     url, options = table
     before = index_cache(Options.parse(options)).stats()
     read_all(url, {**server.options_of(READER), **options})
@@ -110,7 +116,7 @@ class Rotating:
     def __init__(self, key: Key) -> None:
         self.key = key
 
-    def __call__(self):
+    def __call__(self) -> dict[Any, Any]:
         return {
             "access_key_id": self.key.name,
             "secret_access_key": self.key.secret,
@@ -120,7 +126,7 @@ class Rotating:
 
 
 @pytest.mark.server
-def test_rotated_keys_work_in_a_process_that_was_warm_with_the_old_ones(tmp_path):
+def test_rotated_keys_work_in_a_process_that_was_warm_with_the_old_ones(tmp_path: Path) -> None:
     old, new = Key("old", ("Read", "Write", "List")), Key("new", ("Read", "Write", "List"))
     folder = tmp_path / "server"
     folder.mkdir()
@@ -152,7 +158,7 @@ def test_rotated_keys_work_in_a_process_that_was_warm_with_the_old_ones(tmp_path
 # --- without a server ------------------------------------------------------------------------------
 
 
-def reachable(roots):
+def reachable(roots: list[Any]) -> Collection[object]:
     """Every object that can be reached from some, but for code."""
     seen: dict[int, object] = {}
     waiting = list(roots)
@@ -165,7 +171,7 @@ def reachable(roots):
     return seen.values()
 
 
-def test_no_cache_of_the_process_holds_a_store_or_a_secret(tmp_path):
+def test_no_cache_of_the_process_holds_a_store_or_a_secret(tmp_path: Path) -> None:
     options = {"aws.secretKey": "hush-hush", "aws.accessKey": "AKIA", "cache.disk.path": str(tmp_path / "c")}
     url = str(tmp_path / "t")
     indextables.write(url, [{"id": n, "t": f"word{n} all"} for n in range(3)], options={**options, **TEXT})
@@ -190,7 +196,7 @@ CLIENT_POOLS = {
 }
 
 
-def module_caches():
+def module_caches() -> Iterator[Any]:
     """Whatever modules hold that grows, except the pools of clients."""
     for info in pkgutil.walk_packages(indextables.__path__, "indextables."):
         if info.name.endswith("__main__"):
@@ -202,7 +208,7 @@ def module_caches():
                 yield where, value
 
 
-def test_a_table_opened_with_other_options_is_read_with_those(tmp_path):
+def test_a_table_opened_with_other_options_is_read_with_those(tmp_path: Path) -> None:
     url = str(tmp_path / "t")
     indextables.write(url, [{"id": 1}])
     for name in ("OLD", "NEW"):
@@ -211,11 +217,13 @@ def test_a_table_opened_with_other_options_is_read_with_those(tmp_path):
         assert opened._snapshot.log._identity.options.values["aws.accesskey"] == name
 
 
-def scope(options, credentials=None, url="s3://bucket/t"):
+def scope(options: dict[Any, Any], credentials: Any = None, url: str = "s3://bucket/t") -> Any:
     return open_store(url, Options.parse(options), credentials=credentials).cache_scope
 
 
-def test_readers_differ_by_keys_endpoints_environment_and_files(tmp_path, monkeypatch):
+def test_readers_differ_by_keys_endpoints_environment_and_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     base = {"aws.accessKey": "a", "aws.secretKey": "s"}
     seen = {scope(base)}
     assert scope(dict(base)) in seen
@@ -239,8 +247,8 @@ def test_readers_differ_by_keys_endpoints_environment_and_files(tmp_path, monkey
     assert not any("other" in each.reader or "rotated" in each.reader for each in seen)
 
 
-def test_a_callable_is_one_reader_as_long_as_it_lives_and_another_is_another():
-    def make():
+def test_a_callable_is_one_reader_as_long_as_it_lives_and_another_is_another() -> None:
+    def make() -> Callable[..., dict[str, None]]:
         return lambda: {"token": None}
 
     one, two = make(), make()
@@ -255,5 +263,5 @@ def test_a_callable_is_one_reader_as_long_as_it_lives_and_another_is_another():
     assert len(places) == 50
 
 
-def test_local_files_belong_to_the_user_of_the_process(tmp_path):
+def test_local_files_belong_to_the_user_of_the_process(tmp_path: Path) -> None:
     assert scope({}, url=str(tmp_path)).reader == f"{os.geteuid()}:{os.getegid()}"

@@ -18,7 +18,7 @@ TIMED_OUT = "Generic S3 error: error sending request for url ({}): operation tim
         "https://b.s3.amazonaws.com/computeMetadata/1.json",
     ],
 )
-def test_a_timeout_is_no_refusal_whatever_the_object_is_called(url):
+def test_a_timeout_is_no_refusal_whatever_the_object_is_called(url: str) -> None:
     assert not is_refused(OSError(TIMED_OUT.format(url)))
 
 
@@ -30,5 +30,5 @@ def test_a_timeout_is_no_refusal_whatever_the_object_is_called(url):
         "https://login.microsoftonline.com/tenant/oauth2/token",
     ],
 )
-def test_a_service_of_credentials_that_does_not_answer_means_that_the_store_was_not_asked(url):
+def test_a_service_of_credentials_that_does_not_answer_means_that_the_store_was_not_asked(url: str) -> None:
     assert is_refused(OSError(TIMED_OUT.format(url)))

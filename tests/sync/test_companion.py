@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -18,7 +19,7 @@ from indextables.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from indextables.log.format.actions import COMPANION_SPLITS
+from indextables.log.format.actions import COMPANION_SPLITS, Add
 from indextables.options import Options
 from indextables.split.mapping import Mapping
 from indextables.store import open_store
@@ -29,7 +30,7 @@ TEXT = {"indexing.typemap.message": "text"}
 WORDS = ["disk full", "all well", "disk slow", "login failed", "login ok"]
 
 
-def rows(first: int, count: int, **more: list) -> pa.Table:
+def rows(first: int, count: int, **more: list[Any]) -> pa.Table:
     numbers = range(first, first + count)
     return pa.table(
         {
@@ -42,7 +43,7 @@ def rows(first: int, count: int, **more: list) -> pa.Table:
 
 
 @pytest.fixture
-def source(tmp_path) -> Path:
+def source(tmp_path: Path) -> Path:
     path = tmp_path / "source"
     deltalake.write_deltalake(path, rows(0, 30), partition_by=["day"])
     return path
@@ -64,7 +65,7 @@ def records_of_message(index: Path) -> set[str]:
     return {field.record for text in mappings for field in Mapping.from_json(text).fields_of("message")}
 
 
-def test_a_new_index_has_no_positions_unless_an_option_asks_for_them(source, tmp_path):
+def test_a_new_index_has_no_positions_unless_an_option_asks_for_them(source: Path, tmp_path: Path) -> None:
     for record, options in (
         ("freq", {}),
         ("position", {"indexing.text.indexRecordOption": "position"}),
@@ -82,7 +83,7 @@ def test_a_new_index_has_no_positions_unless_an_option_asks_for_them(source, tmp
             assert table.count(f"message INDEXQUERY '\"{phrase}\"'") == len(expected)
 
 
-def test_only_new_files_are_indexed(source, tmp_path):
+def test_only_new_files_are_indexed(source: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     first = indextables.companion(source, at=index, options=TEXT)
     assert (first.status, first.splits_created, first.files_indexed) == ("success", 3, 3)
@@ -107,13 +108,13 @@ def test_only_new_files_are_indexed(source, tmp_path):
     assert indextables.open(index, version=first.version).count() == 30
 
 
-def test_rows_are_not_copied(source, tmp_path):
+def test_rows_are_not_copied(source: Path, tmp_path: Path) -> None:
     indextables.companion(source, at=tmp_path / "index", options=TEXT)
     for split in (tmp_path / "index").rglob("*.split"):
         assert pq.read_schema(split).names == ["_position", "_row"]
 
 
-def test_deleted_and_rewritten_rows_leave_the_index(source, tmp_path):
+def test_deleted_and_rewritten_rows_leave_the_index(source: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     indextables.companion(source, at=index, options=TEXT)
     table = deltalake.DeltaTable(source)
@@ -128,7 +129,7 @@ def test_deleted_and_rewritten_rows_leave_the_index(source, tmp_path):
     assert ids(indextables.open(index, version=1)) == list(range(30))
 
 
-def test_many_small_splits_become_one(tmp_path):
+def test_many_small_splits_become_one(tmp_path: Path) -> None:
     source, index = tmp_path / "source", tmp_path / "index"
     for number in range(9):
         deltalake.write_deltalake(source, rows(number * 10, 10), mode="append")
@@ -138,11 +139,11 @@ def test_many_small_splits_become_one(tmp_path):
     assert ids(table) == list(range(90))
 
 
-def test_target_size_bounds_the_files_of_a_split(tmp_path):
+def test_target_size_bounds_the_files_of_a_split(tmp_path: Path) -> None:
     for number in range(6):
         deltalake.write_deltalake(tmp_path / "source", rows(number * 10, 10), mode="append")
     size = max(path.stat().st_size for path in (tmp_path / "source").glob("*.parquet"))
-    done: list = []
+    done: list[Any] = []
     result = indextables.companion(
         tmp_path / "source",
         at=tmp_path / "index",
@@ -153,7 +154,7 @@ def test_target_size_bounds_the_files_of_a_split(tmp_path):
     assert ids(indextables.open(tmp_path / "index")) == list(range(60))
 
 
-def test_a_condition_on_partitions_selects_files(source, tmp_path):
+def test_a_condition_on_partitions_selects_files(source: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     result = indextables.companion(source, at=index, where="day IN ('d0', 'd2')")
     assert result.files_indexed == 2
@@ -168,7 +169,7 @@ def test_a_condition_on_partitions_selects_files(source, tmp_path):
         indextables.companion(source, at=index, where="id > 3")
 
 
-def test_columns_are_included_and_excluded(source, tmp_path):
+def test_columns_are_included_and_excluded(source: Path, tmp_path: Path) -> None:
     indextables.companion(source, at=tmp_path / "a", include=["message"], options=TEXT)
     indextables.companion(source, at=tmp_path / "b", exclude=["message"])
     for name, where, count in (("a", "id >= 20", 10), ("b", "message LIKE '%disk%'", 10)):
@@ -190,7 +191,7 @@ def test_columns_are_included_and_excluded(source, tmp_path):
     assert not (tmp_path / "c").exists()
 
 
-def test_columns_that_are_added_are_null_in_older_splits(source, tmp_path):
+def test_columns_that_are_added_are_null_in_older_splits(source: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     indextables.companion(source, at=index, options=TEXT)
     deltalake.write_deltalake(
@@ -203,7 +204,7 @@ def test_columns_that_are_added_are_null_in_older_splits(source, tmp_path):
     assert ids(table, "level INDEXQUERY 'high'") == [32]
 
 
-def test_a_column_that_files_had_all_along_is_indexed_when_it_is_added(tmp_path):
+def test_a_column_that_files_had_all_along_is_indexed_when_it_is_added(tmp_path: Path) -> None:
     folder = tmp_path / "source"
     folder.mkdir()
     pq.write_table(rows(0, 5), folder / "a.parquet")
@@ -215,7 +216,7 @@ def test_a_column_that_files_had_all_along_is_indexed_when_it_is_added(tmp_path)
     assert indextables.open(tmp_path / "index").count("level = 'high'") == 5
 
 
-def test_a_column_of_another_type_leads_to_a_new_build(source, tmp_path):
+def test_a_column_of_another_type_leads_to_a_new_build(source: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     indextables.companion(source, at=index, options=TEXT)
     deltalake.write_deltalake(
@@ -229,7 +230,7 @@ def test_a_column_of_another_type_leads_to_a_new_build(source, tmp_path):
     assert indextables.open(index).count("id = 'c'") == 1
 
 
-def test_other_indexing_options_lead_to_a_new_build(source, tmp_path):
+def test_other_indexing_options_lead_to_a_new_build(source: Path, tmp_path: Path) -> None:
     indextables.companion(source, at=tmp_path / "index")
     result = indextables.companion(source, at=tmp_path / "index", options=TEXT)
     assert "the column message is indexed in another way" in result.message
@@ -240,7 +241,7 @@ def test_other_indexing_options_lead_to_a_new_build(source, tmp_path):
     assert indextables.companion(source, at=tmp_path / "index", rebuild=True).splits_created == 3
 
 
-def test_a_source_that_was_created_again_is_indexed_anew(source, tmp_path):
+def test_a_source_that_was_created_again_is_indexed_anew(source: Path, tmp_path: Path) -> None:
     indextables.companion(source, at=tmp_path / "index")
     shutil.rmtree(source)
     deltalake.write_deltalake(source, rows(100, 4), partition_by=["day"])
@@ -252,7 +253,7 @@ def test_a_source_that_was_created_again_is_indexed_anew(source, tmp_path):
 # --- files that changed --------------------------------------------------------------------------------
 
 
-def test_a_file_that_vanished_is_an_error_that_says_sync_again(source, tmp_path):
+def test_a_file_that_vanished_is_an_error_that_says_sync_again(source: Path, tmp_path: Path) -> None:
     indextables.companion(source, at=tmp_path / "index", options=TEXT)
     table = deltalake.DeltaTable(source)
     table.delete("day = 'd1'")
@@ -271,7 +272,7 @@ def test_a_file_that_vanished_is_an_error_that_says_sync_again(source, tmp_path)
     assert indextables.open(tmp_path / "index").scan().num_rows == 20
 
 
-def test_a_file_of_a_folder_that_was_replaced_is_an_error(tmp_path):
+def test_a_file_of_a_folder_that_was_replaced_is_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "source"
     folder.mkdir()
     pq.write_table(rows(0, 20), folder / "a.parquet", compression="none")
@@ -289,7 +290,7 @@ def test_a_file_of_a_folder_that_was_replaced_is_an_error(tmp_path):
     assert ids(indextables.open(tmp_path / "index")) == list(range(55, 75))
 
 
-def test_the_newest_version_of_the_source_is_read_if_requested(source, tmp_path):
+def test_the_newest_version_of_the_source_is_read_if_requested(source: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     indextables.companion(source, at=index, options=TEXT)
     deltalake.write_deltalake(source, rows(30, 6), mode="append")
@@ -316,7 +317,7 @@ def test_the_newest_version_of_the_source_is_read_if_requested(source, tmp_path)
         indextables.open(index, version=1, options={"companion.freshness": "latest"})
 
 
-def test_the_newest_version_is_refused_when_columns_changed(source, tmp_path):
+def test_the_newest_version_is_refused_when_columns_changed(source: Path, tmp_path: Path) -> None:
     indextables.companion(source, at=tmp_path / "index")
     deltalake.write_deltalake(
         source,
@@ -331,11 +332,13 @@ def test_the_newest_version_is_refused_when_columns_changed(source, tmp_path):
 # --- several at once -----------------------------------------------------------------------------------
 
 
-def test_of_two_first_builds_at_once_one_is_kept(source, tmp_path, monkeypatch):
+def test_of_two_first_builds_at_once_one_is_kept(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     index = tmp_path / "index"
-    others: list = []
+    others: list[Any] = []
 
-    def build(*arguments):
+    def build(*arguments: Any) -> Add:
         if not others:
             others.append(None)
             others[0] = indextables.companion(source, at=index, options=TEXT)
@@ -350,13 +353,15 @@ def test_of_two_first_builds_at_once_one_is_kept(source, tmp_path, monkeypatch):
     assert len(list(index.rglob("*.split"))) == 3
 
 
-def test_of_two_syncs_at_once_each_version_is_a_version_of_the_source(source, tmp_path, monkeypatch):
+def test_of_two_syncs_at_once_each_version_is_a_version_of_the_source(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     index = tmp_path / "index"
     indextables.companion(source, at=index, options=TEXT)
     deltalake.write_deltalake(source, rows(30, 6), mode="append")
-    others: list = []
+    others: list[Any] = []
 
-    def build(*arguments):
+    def build(*arguments: Any) -> Add:
         if not others:
             others.append(None)
             others[0] = indextables.companion(source, at=index)
@@ -370,10 +375,12 @@ def test_of_two_syncs_at_once_each_version_is_a_version_of_the_source(source, tm
     assert ids(indextables.open(index, version=2)) == list(range(36))
 
 
-def test_a_sync_that_fails_leaves_nothing_behind(source, tmp_path, monkeypatch):
-    calls: list = []
+def test_a_sync_that_fails_leaves_nothing_behind(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
 
-    def build(*arguments):
+    def build(*arguments: Any) -> Add:
         calls.append(arguments)
         if len(calls) == 3:
             raise OSError("the disk is full")
@@ -391,7 +398,7 @@ def test_a_sync_that_fails_leaves_nothing_behind(source, tmp_path, monkeypatch):
 # --- refusals ------------------------------------------------------------------------------------------
 
 
-def test_a_companion_index_is_not_written_to(source, tmp_path):
+def test_a_companion_index_is_not_written_to(source: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     indextables.companion(source, at=index)
     table = indextables.open(index)
@@ -406,7 +413,7 @@ def test_a_companion_index_is_not_written_to(source, tmp_path):
         indextables.repair(f"{index}/_transaction_log", at=f"{tmp_path}/other/_transaction_log")
 
 
-def test_restore_and_purge_work(source, tmp_path):
+def test_restore_and_purge_work(source: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     indextables.companion(source, at=index)
     deltalake.write_deltalake(source, rows(30, 6), mode="append")
@@ -420,7 +427,7 @@ def test_restore_and_purge_work(source, tmp_path):
     assert indextables.open(index).count("id >= 0") == 36
 
 
-def test_other_places_and_sources_are_refused(source, tmp_path):
+def test_other_places_and_sources_are_refused(source: Path, tmp_path: Path) -> None:
     indextables.write(tmp_path / "table", rows(0, 3))
     with pytest.raises(SourceError, match=r"a table at .* that is not a companion index"):
         indextables.companion(source, at=tmp_path / "table")
@@ -434,7 +441,9 @@ def test_other_places_and_sources_are_refused(source, tmp_path):
         indextables.companion(tmp_path / "nothing", at=tmp_path / "new", format="delta")
 
 
-def test_older_readers_refuse_a_companion_index_by_name(source, tmp_path, monkeypatch):
+def test_older_readers_refuse_a_companion_index_by_name(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     indextables.companion(source, at=tmp_path / "index")
     monkeypatch.setattr(
         "indextables.log.format.actions._READER_FEATURES", frozenset({"parquetSplits"}), raising=True
@@ -443,7 +452,7 @@ def test_older_readers_refuse_a_companion_index_by_name(source, tmp_path, monkey
         indextables.open(tmp_path / "index")
 
 
-def test_texts_that_are_not_utf_8_are_read_as_spark_shows_them(tmp_path):
+def test_texts_that_are_not_utf_8_are_read_as_spark_shows_them(tmp_path: Path) -> None:
     """Spark shows U+FFFD for bytes that are not UTF-8."""
     broken = pa.array([b"\xff\xfe disk", b"all well", None, b"disk \xe2\x82"]).view(pa.string())
     nested = pa.StructArray.from_arrays([broken], names=["text"])
@@ -462,7 +471,7 @@ def test_texts_that_are_not_utf_8_are_read_as_spark_shows_them(tmp_path):
     assert index.count("message LIKE '%disk'") == 1
 
 
-def test_columns_of_nulls_alone_are_integers_as_in_spark(tmp_path):
+def test_columns_of_nulls_alone_are_integers_as_in_spark(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     pq.write_table(pa.table({"id": [1, 2], "nothing": pa.nulls(2)}), source / "part.parquet")

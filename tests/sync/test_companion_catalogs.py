@@ -17,6 +17,7 @@ from indextables.cli.main import main
 from indextables.commands import companion
 from indextables.data_files import open_log
 from indextables.errors import CommandError, OptionError, SourceError, SourceNotFoundError
+from indextables.log.format.actions import Add
 from indextables.options import Options
 from indextables.store import open_store
 from indextables.sync import run
@@ -51,7 +52,7 @@ def matching_ids(index: Path, **options: str) -> list[int]:
     return sorted(opened.scan(["id"], where="message INDEXQUERY 'disk'").column(0).to_pylist())
 
 
-def test_an_index_of_a_table_of_a_catalog_follows_its_name(table, uri, tmp_path):
+def test_an_index_of_a_table_of_a_catalog_follows_its_name(table: Table, uri: str, tmp_path: Path) -> None:
     index = tmp_path / "index"
     place = {"iceberg.uri": uri, "iceberg.token": "never recorded"}
     catalog: dict[str, Any] = {"catalog": "prod", "catalog_type": "sql", "options": place}
@@ -84,7 +85,7 @@ def test_an_index_of_a_table_of_a_catalog_follows_its_name(table, uri, tmp_path)
 @pytest.mark.parametrize(
     "where", ["mysql://reader:open-sesame@127.0.0.1/db", "sqlite:///reader:open-sesame@/db"]
 )
-def test_an_error_of_a_catalog_does_not_show_the_password_of_its_address(tmp_path, where):
+def test_an_error_of_a_catalog_does_not_show_the_password_of_its_address(tmp_path: Path, where: str) -> None:
     options = {"iceberg.uri": where}
     with pytest.raises(SourceError, match="the Iceberg catalog 'prod' did not return the table") as caught:
         indextables.companion("db.events", at=tmp_path / "index", catalog="prod", options=options)
@@ -92,7 +93,9 @@ def test_an_error_of_a_catalog_does_not_show_the_password_of_its_address(tmp_pat
     assert "open-sesame" not in shown
 
 
-def test_the_clauses_of_a_catalog_are_those_of_the_statement(table, uri, tmp_path, capsys):
+def test_the_clauses_of_a_catalog_are_those_of_the_statement(
+    table: Table, uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     index, options = tmp_path / "index", {"iceberg.uri": uri}
     build = f"FOR ICEBERG 'db.events' CATALOG 'prod' TYPE 'sql' AT LOCATION '{index}'"
     (result,) = indextables.sql(f"BUILD INDEXTABLES COMPANION {build}", options=options).to_pylist()
@@ -115,7 +118,7 @@ def test_the_clauses_of_a_catalog_are_those_of_the_statement(table, uri, tmp_pat
             indextables.sql(f"BUILD INDEXTABLES COMPANION {text} AT LOCATION '{index}x'")
 
 
-def test_a_fixed_metadata_file_is_not_followed_and_read_as_it_is_named(table, tmp_path):
+def test_a_fixed_metadata_file_is_not_followed_and_read_as_it_is_named(table: Table, tmp_path: Path) -> None:
     index = tmp_path / "index"
     first = table.metadata_location
     indextables.companion(first, at=index, modes={"message": "text"})
@@ -129,7 +132,9 @@ def test_a_fixed_metadata_file_is_not_followed_and_read_as_it_is_named(table, tm
     assert matching_ids(index, **newest) == [1, 2]
 
 
-def test_a_follower_sets_roots_and_reports_what_changed(table, uri, tmp_path, monkeypatch):
+def test_a_follower_sets_roots_and_reports_what_changed(
+    table: Table, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     index, stop, steps, roots = tmp_path / "index", Event(), [], []
     catalog: dict[str, Any] = {"catalog": "prod", "catalog_type": "sql", "options": {"iceberg.uri": uri}}
 
@@ -156,8 +161,12 @@ def test_a_follower_sets_roots_and_reports_what_changed(table, uri, tmp_path, mo
 
 
 def test_the_program_writes_a_line_for_each_sync_that_changed_something(
-    table, uri, tmp_path, capsys, monkeypatch
-):
+    table: Table,
+    uri: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stop, waits = Event(), []
 
     def wait(seconds: float) -> None:
@@ -180,10 +189,13 @@ def test_the_program_writes_a_line_for_each_sync_that_changed_something(
     assert waits == [30, 30, 30]
 
 
-def test_a_follower_survives_what_a_library_raises(table, uri, tmp_path, monkeypatch):
-    real, calls, stop = build_split, [], Event()
+def test_a_follower_survives_what_a_library_raises(
+    table: Table, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, stop = build_split, Event()
+    calls: list[Any] = []
 
-    def build(*arguments):
+    def build(*arguments: Any) -> Add:
         calls.append(None)
         if len(calls) == 1:
             raise ZeroDivisionError("a defect of a library")

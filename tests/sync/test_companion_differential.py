@@ -109,7 +109,7 @@ def check(index: indextables.Table, rows: pa.Table, label: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_random_histories(seed, tmp_path):
+def test_random_histories(seed: int, tmp_path: Path) -> None:
     source, at = Source(tmp_path / "source", seed), tmp_path / "index"
     size = source.random.choice([1, 4_000, 1 << 20])
     indextables.companion(source.path, at=at, modes={"message": "text"}, target_size=size)
@@ -249,7 +249,7 @@ def _ids(numbers: set[int]) -> str:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_random_histories_of_iceberg_tables(seed, tmp_path):
+def test_random_histories_of_iceberg_tables(seed: int, tmp_path: Path) -> None:
     source, at = IcebergSource(tmp_path, seed, hadoop=seed != 3), tmp_path / "index"
     size = source.random.choice([1, 4_000, 1 << 20])
     indextables.companion(source.path, at=at, modes={"message": "text"}, target_size=size)

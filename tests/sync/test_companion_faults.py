@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ import indextables
 from indextables.errors import OptionError, SourceError
 from indextables.split.index.builder import IndexBuilder
 from indextables.sync import run
+from indextables.sync.run import SyncResult
 
 # What a process does that is killed before or after the nth call of a function of a sync.
 KILLED = """
@@ -55,7 +57,7 @@ def folder(path: Path, *numbers: int) -> Path:
     ("place", "moment", "number"),
     [("build", "after", 2), ("create", "after", 1), ("commit", "before", 1), ("commit", "after", 1)],
 )
-def test_a_killed_sync_is_repeated(place, moment, number, tmp_path):
+def test_a_killed_sync_is_repeated(place: str, moment: str, number: int, tmp_path: Path) -> None:
     source, index = folder(tmp_path / "source", 1, 2, 3), tmp_path / "index"
     done = subprocess.run(
         [sys.executable, "-c", KILLED, place, moment, str(number), str(source), str(index)],
@@ -73,12 +75,13 @@ def test_a_killed_sync_is_repeated(place, moment, number, tmp_path):
     assert table.files().num_rows == 3
 
 
-def test_a_follower_syncs_until_it_is_stopped(tmp_path, monkeypatch):
+def test_a_follower_syncs_until_it_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, index, stop = folder(tmp_path / "source", 1), tmp_path / "index", Event()
-    results, pauses = [], []
+    results: list[SyncResult] = []
+    pauses: list[Any] = []
     real = run.sync
 
-    def sync(*arguments, **more):
+    def sync(*arguments: Any, **more: Any) -> SyncResult:
         results.append(real(*arguments, **more))
         folder(source, len(results) + 1)
         if len(results) == 3:
@@ -96,10 +99,13 @@ def test_a_follower_syncs_until_it_is_stopped(tmp_path, monkeypatch):
         indextables.companion(source, at=index, every=30, stop=Event(), dry_run=True)
 
 
-def test_a_follower_waits_longer_after_errors_and_gives_up(tmp_path, monkeypatch):
-    source, stop, pauses = folder(tmp_path / "source", 1), Event(), []
+def test_a_follower_waits_longer_after_errors_and_gives_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, stop = folder(tmp_path / "source", 1), Event()
+    pauses: list[Any] = []
 
-    def sync(*arguments, **more):
+    def sync(*arguments: Any, **more: Any) -> None:
         raise SourceError("the source is away")
 
     monkeypatch.setattr(run, "sync", sync)
@@ -110,7 +116,7 @@ def test_a_follower_waits_longer_after_errors_and_gives_up(tmp_path, monkeypatch
     assert pauses == [60, 120, 240]
 
 
-def test_table_roots_are_other_places_of_the_source(tmp_path):
+def test_table_roots_are_other_places_of_the_source(tmp_path: Path) -> None:
     source, index = folder(tmp_path / "source", 1, 2), tmp_path / "index"
     indextables.companion(source, at=index, roots={"copy": str(tmp_path / "copy")})
     table = indextables.open(index)
@@ -129,10 +135,10 @@ def test_table_roots_are_other_places_of_the_source(tmp_path):
         indextables.open(tmp_path / "table").roots()
 
 
-def test_an_error_of_a_build_names_the_file(tmp_path, monkeypatch):
+def test_an_error_of_a_build_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = folder(tmp_path / "source", 1)
 
-    def add(*_):
+    def add(*_: Any) -> None:
         raise ZeroDivisionError("a defect of a library")
 
     monkeypatch.setattr(IndexBuilder, "add", add)

@@ -1,6 +1,8 @@
 """A companion index of each fixture table, synced from version to version, answers as Spark reads the source."""
 
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,9 +24,9 @@ REFUSED = {"orc_files": "a data file in ORC", "avro_files": "a data file in AVRO
 OPTIONS = Options.parse({"read.batchSize": 7})
 
 
-def rows_of(table: pa.Table) -> list:
+def rows_of(table: pa.Table) -> list[Any]:
     """Rows in the encoding of the answers, sorted as they are."""
-    rows: list = []
+    rows: list[Any] = []
     for batch in table.to_batches():
         rows += map(list, zip(*(encode(column) for column in batch.columns), strict=True))
     return sorted(rows, key=sort_key)
@@ -50,7 +52,7 @@ def filters(rows: pa.Table) -> list[Predicate]:
     return found
 
 
-def check(at: str, source: SourceSnapshot, answer: dict, label: str, *, with_filters: bool) -> None:
+def check(at: str, source: SourceSnapshot, answer: dict[str, Any], label: str, *, with_filters: bool) -> None:
     """An index has the columns, rows and count that Spark answered, and filters answer as on those rows."""
     log = TransactionLog(open_store(at), OPTIONS, engine="test")
     snapshot = log.snapshot()
@@ -78,7 +80,7 @@ def check(at: str, source: SourceSnapshot, answer: dict, label: str, *, with_fil
 
 
 @pytest.mark.parametrize("table", tables("delta"))
-def test_delta(table, tmp_path):
+def test_delta(table: Any, tmp_path: Path) -> None:
     folder = str(LAKE / "delta" / table["path"])
     relocate = {"file:/tmp/delta-fixtures": str(LAKE / "delta")}
     readable = [version for version in table["versions"] if version["readable"]]
@@ -93,7 +95,7 @@ def test_delta(table, tmp_path):
 
 
 @pytest.mark.parametrize("table", tables("iceberg"))
-def test_iceberg(table, tmp_path):
+def test_iceberg(table: Any, tmp_path: Path) -> None:
     root = LAKE / "iceberg" / table.get("folder", "warehouse")
     prefix = table.get("location_prefix") or expected("iceberg")["location_prefix"]
     folder, relocate = str(root / table["path"]), {prefix: str(root)}
@@ -114,7 +116,7 @@ def test_iceberg(table, tmp_path):
 
 
 @pytest.mark.parametrize("table", tables("parquet"))
-def test_parquet(table, tmp_path):
+def test_parquet(table: Any, tmp_path: Path) -> None:
     merge = table["read_options"].get("mergeSchema") == "true"
     folder = str(LAKE / "parquet" / table["path"])
     indextables.companion(folder, at=tmp_path / "index", format="parquet", merge_schema=merge)

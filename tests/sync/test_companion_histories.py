@@ -97,7 +97,7 @@ def together(*works: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_random_histories_of_folders(number, tmp_path):
+def test_random_histories_of_folders(number: int, tmp_path: Path) -> None:
     # Test processes have seeds of their own, so a seed cannot be part of the test's name.
     seed = number and SEED
     folder, at = Folder(tmp_path / "source", seed), tmp_path / "index"

@@ -1,5 +1,8 @@
 """Companion indexes in object stores, with credentials of their own for the source."""
 
+from pathlib import Path
+from typing import Any
+
 import deltalake
 import pyarrow as pa
 import pytest
@@ -8,9 +11,10 @@ import indextables
 from indextables.errors import StoreError
 from indextables.options import Options
 from indextables.store import open_store
+from tests.servers.fixtures import StoreUrl
 
 
-def upload(folder, url: str, options: dict) -> None:
+def upload(folder: Path, url: str, options: dict[str, Any]) -> None:
     store = open_store(url, Options.parse(options))
     for path in folder.rglob("*"):
         if path.is_file():
@@ -18,7 +22,7 @@ def upload(folder, url: str, options: dict) -> None:
 
 
 @pytest.mark.server
-def test_source_and_index_lie_in_an_object_store(make_store_url, tmp_path):
+def test_source_and_index_lie_in_an_object_store(make_store_url: StoreUrl, tmp_path: Path) -> None:
     (source, options), (index, _) = make_store_url("s3"), make_store_url("s3")
     path = tmp_path / "t"
     rows = pa.table({"id": range(40), "message": [f"disk {number % 4}" for number in range(40)]})

@@ -3,6 +3,7 @@
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -15,6 +16,7 @@ from indextables.read.split_source import close_splits
 from indextables.report import report_page
 from indextables.split import merge as split_merge
 from indextables.split.footer import read_footer
+from indextables.split.writer import SplitFile
 from indextables.store import open_store
 
 MODES = {"message": "text", "token": "exact_only"}
@@ -22,7 +24,7 @@ WORDS = ["disk full", "all well", "disk slow", "login failed"]
 QUICK = {"purge.retentionCheckEnabled": False}
 
 
-def rows(first: int, count: int, **more: list) -> pa.Table:
+def rows(first: int, count: int, **more: list[Any]) -> pa.Table:
     numbers = range(first, first + count)
     return pa.table(
         {
@@ -67,7 +69,7 @@ def check(index: Path, source: Path, **options: str) -> indextables.Table:
     return table
 
 
-def test_a_merge_joins_splits_and_keeps_their_references(index, source):
+def test_a_merge_joins_splits_and_keeps_their_references(index: Path, source: Path) -> None:
     before = indextables.open(index).files()
     outcome = indextables.open(index).merge()
     assert (outcome.merged_splits, outcome.new_splits, outcome.rows) == (5, 1, 100)
@@ -86,7 +88,7 @@ def test_a_merge_joins_splits_and_keeps_their_references(index, source):
     assert indextables.open(index).merge().new_splits == 0
 
 
-def test_rows_that_were_deleted_stay_away_after_a_merge(index, source):
+def test_rows_that_were_deleted_stay_away_after_a_merge(index: Path, source: Path) -> None:
     deltalake.DeltaTable(source).delete("id % 3 = 0")
     indextables.companion(source, at=index)
     indextables.open(index).merge()
@@ -99,7 +101,7 @@ def test_rows_that_were_deleted_stay_away_after_a_merge(index, source):
     check(index, source)
 
 
-def test_a_merge_indexes_splits_again_that_lack_a_column(index, source):
+def test_a_merge_indexes_splits_again_that_lack_a_column(index: Path, source: Path) -> None:
     deltalake.write_deltalake(
         source, rows(100, 20, level=["low", None] * 10), mode="append", schema_mode="merge"
     )
@@ -110,7 +112,7 @@ def test_a_merge_indexes_splits_again_that_lack_a_column(index, source):
     assert table.count("level INDEXQUERY 'low'") == 10
 
 
-def test_a_merge_of_partitions_and_of_some_columns(source, tmp_path):
+def test_a_merge_of_partitions_and_of_some_columns(source: Path, tmp_path: Path) -> None:
     for number in range(3):
         deltalake.write_deltalake(source, rows(number * 20, 20), mode="append", partition_by=["day"])
         indextables.companion(source, at=tmp_path / "index", modes={"message": "text"}, include=["message"])
@@ -123,7 +125,7 @@ def test_a_merge_of_partitions_and_of_some_columns(source, tmp_path):
     assert table.files().num_rows == 4
 
 
-def test_a_merge_needs_the_files_of_the_source(index, source):
+def test_a_merge_needs_the_files_of_the_source(index: Path, source: Path) -> None:
     table = deltalake.DeltaTable(source)
     table.delete("id < 20")
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
@@ -135,8 +137,10 @@ def test_a_merge_needs_the_files_of_the_source(index, source):
     check(index, source)
 
 
-def test_a_merge_that_lost_against_a_sync_changes_nothing(index, source, monkeypatch):
-    def merge_splits(*arguments):
+def test_a_merge_that_lost_against_a_sync_changes_nothing(
+    index: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def merge_splits(*arguments: Any) -> SplitFile:
         if not deltalake.DeltaTable(source).to_pyarrow_table().filter(pa.compute.field("id") == 3).num_rows:
             return split_merge.merge_splits(*arguments)
         deltalake.DeltaTable(source).delete("id = 3")
@@ -151,8 +155,10 @@ def test_a_merge_that_lost_against_a_sync_changes_nothing(index, source, monkeyp
     check(index, source)
 
 
-def test_a_sync_during_a_merge_keeps_what_both_did(index, source, monkeypatch):
-    def merge_splits(*arguments):
+def test_a_sync_during_a_merge_keeps_what_both_did(
+    index: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def merge_splits(*arguments: Any) -> SplitFile:
         if deltalake.DeltaTable(source).version() == 4:
             deltalake.write_deltalake(source, rows(100, 20), mode="append")
             indextables.companion(source, at=index)
@@ -163,7 +169,7 @@ def test_a_sync_during_a_merge_keeps_what_both_did(index, source, monkeypatch):
     check(index, source)
 
 
-def test_a_purge_deletes_superseded_splits_and_nothing_else(index, source):
+def test_a_purge_deletes_superseded_splits_and_nothing_else(index: Path, source: Path) -> None:
     files = sorted(path for path in source.rglob("*") if path.is_file())
     indextables.open(index).merge()
     superseded = indextables.open(index, version=1).files()["path"].to_pylist()
@@ -189,7 +195,7 @@ def test_a_purge_deletes_superseded_splits_and_nothing_else(index, source):
     check(index, source)
 
 
-def test_an_earlier_version_is_read_from_the_files_of_its_time(index, source):
+def test_an_earlier_version_is_read_from_the_files_of_its_time(index: Path, source: Path) -> None:
     first = indextables.open(index, version=1)
     assert first.scan(["id"])["id"].to_pylist() == list(range(20))
     indextables.open(index).merge()
@@ -206,7 +212,7 @@ def test_an_earlier_version_is_read_from_the_files_of_its_time(index, source):
         indextables.open(index, version=6).scan()
 
 
-def test_prewarm_report_and_figures(index, tmp_path):
+def test_prewarm_report_and_figures(index: Path, tmp_path: Path) -> None:
     cache = {"cache.disk.path": str(tmp_path / "cache")}
     table = indextables.open(index, options=cache)
     warmed = table.prewarm(fields=["message"])
@@ -222,7 +228,7 @@ def test_prewarm_report_and_figures(index, tmp_path):
     assert [each.error for each in table.wait_for_prewarm(job.id)] == [None]
 
 
-def test_aggregates_orders_and_buckets(index, source):
+def test_aggregates_orders_and_buckets(index: Path, source: Path) -> None:
     table = indextables.open(index)
     expected = pa.table(deltalake.DeltaTable(source).to_pyarrow_table()).sort_by("id")
     for where, names in (
@@ -248,7 +254,7 @@ def test_aggregates_orders_and_buckets(index, source):
     assert (len(scores), scores) == (3, sorted(scores, reverse=True))
 
 
-def test_streams_of_an_index_are_refused_with_the_reason(index):
+def test_streams_of_an_index_are_refused_with_the_reason(index: Path) -> None:
     table = indextables.open(index)
     reason = "read the changes of its source"
     with pytest.raises(indextables.errors.ProtocolError, match=reason):

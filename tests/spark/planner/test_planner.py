@@ -5,6 +5,7 @@ import math
 import pickle
 import re
 import threading
+from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -44,19 +45,19 @@ SCHEMA = pa.schema(
 SCOPE = Scope(SCHEMA, {"_search": Search(SearchKind.INDEXQUERY, None, "x")})
 
 
-def col(*path):
+def col(*path: str) -> dict[Any, Any]:
     return {"kind": "col", "path": list(path)}
 
 
-def lit(kind, value):
+def lit(kind: str, value: bool | int | str | None) -> dict[Any, Any]:
     return {"kind": "lit", "type": json.dumps(kind), "value": value}
 
 
-def op(name, *args):
+def op(name: str, *args: Any) -> dict[Any, Any]:
     return {"kind": "op", "op": name, "args": list(args)}
 
 
-def cast(kind, inner):
+def cast(kind: str, inner: Any) -> dict[Any, Any]:
     return {"kind": "cast", "type": json.dumps(kind), "args": [inner]}
 
 
@@ -101,12 +102,12 @@ LEFT = [
 ]
 
 
-def test_what_means_the_same_is_taken():
+def test_what_means_the_same_is_taken() -> None:
     found = {text: condition(expression, SCOPE) for text, expression in TAKEN.items()}
     assert {text: part and to_sql(part) for text, part in found.items()} == {text: text for text in TAKEN}
 
 
-def test_what_only_spark_can_evaluate_is_left():
+def test_what_only_spark_can_evaluate_is_left() -> None:
     assert [condition(expression, SCOPE) for expression in LEFT] == [None] * len(LEFT)
 
 
@@ -117,7 +118,9 @@ def test_what_only_spark_can_evaluate_is_left():
     st.lists(st.tuples(st.one_of(st.none(), st.floats(width=32)), st.one_of(st.none(), st.integers(-3, 3))), min_size=1, max_size=40),
     st.booleans(), st.booleans(), st.booleans(), st.integers(1, 10),
 )  # fmt: skip
-def test_the_first_rows_of_an_order_are_those_of_a_full_sort(rows, up, nulls_first, second_up, count):
+def test_the_first_rows_of_an_order_are_those_of_a_full_sort(
+    rows: Any, up: Any, nulls_first: Any, second_up: Any, count: Any
+) -> None:
     columns = {
         "x": pa.array([r[0] for r in rows], pa.float64()),
         "n": pa.array([r[1] for r in rows], pa.int32()),
@@ -125,7 +128,7 @@ def test_the_first_rows_of_an_order_are_those_of_a_full_sort(rows, up, nulls_fir
     order = (SortKey("x", up, nulls_first), SortKey("n", second_up, not nulls_first))
     found = first_rows(columns, order, count)
 
-    def rank(value, ascending, nulls_come_first):
+    def rank(value: Any, ascending: Any, nulls_come_first: bool) -> Any:
         if value is None:
             return (0 if nulls_come_first else 2, 0.0)
         high = math.inf if isinstance(value, float) and math.isnan(value) else float(value)
@@ -143,12 +146,12 @@ def test_the_first_rows_of_an_order_are_those_of_a_full_sort(rows, up, nulls_fir
 # --- tasks -----------------------------------------------------------------------------------------
 
 
-def refs(sizes):
+def refs(sizes: Any) -> list[Any]:
     return [SplitRef(f"split-{i}", size, None, 1, (), True, 0) for i, size in enumerate(sizes)]
 
 
 @given(st.lists(st.integers(1, 10**10), max_size=60), st.integers(1, 8), st.integers(0, 3))
-def test_every_split_is_in_one_task(sizes, parallelism, executors):
+def test_every_split_is_in_one_task(sizes: Any, parallelism: Any, executors: Any) -> None:
     names = [f"executor_h_{i}" for i in range(executors)]
     found = assign_splits(refs(sizes), parallelism, names, Options())
     assert sorted(ref.path for task in found for ref in task.splits) == sorted(
@@ -157,13 +160,13 @@ def test_every_split_is_in_one_task(sizes, parallelism, executors):
     assert all((task.executor in names) if names else task.executor is None for task in found)
 
 
-def test_tasks_have_about_the_same_size():
+def test_tasks_have_about_the_same_size() -> None:
     found = assign_splits(refs([1 << 30, *[1 << 20] * 15]), 2, (), Options())
     large = next(task for task in found if any(ref.size == 1 << 30 for ref in task.splits))
     assert len(large.splits) <= 2
 
 
-def test_splits_stay_where_they_are_when_an_executor_comes():
+def test_splits_stay_where_they_are_when_an_executor_comes() -> None:
     before = {
         ref.path: task.executor
         for task in assign_splits(refs([1] * 200), 4, ["a", "b", "c"], Options())
@@ -179,7 +182,7 @@ def test_splits_stay_where_they_are_when_an_executor_comes():
     assert 20 < len(moved) < 90
 
 
-def test_a_fixed_number_of_splits_in_a_task_is_kept_to():
+def test_a_fixed_number_of_splits_in_a_task_is_kept_to() -> None:
     found = assign_splits(refs([1] * 10), 2, (), Options.parse({"read.splitsPerTask": 3}))
     assert sorted(len(task.splits) for task in found) == [2, 2, 3, 3]
     found = assign_splits(refs([1] * 10), 1, (), Options.parse({"read.maxSplitsPerTask": 2}))
@@ -191,7 +194,7 @@ def test_a_fixed_number_of_splits_in_a_task_is_kept_to():
 # --- operations ------------------------------------------------------------------------------------
 
 
-def ask(operation, request, path, **options):
+def ask(operation: str, request: dict[Any, Any], path: Any, **options: Any) -> Any:
     whole = {"options": {"path": str(path), **options}, "parallelism": 2, **request}
     reply, blobs = answer(operation, json.dumps(whole), ())
     decided = {name: value for name, value in json.loads(reply).items() if name != "recorded"}
@@ -199,7 +202,7 @@ def ask(operation, request, path, **options):
 
 
 @pytest.fixture
-def table(tmp_path):
+def table(tmp_path: Path) -> Path:
     indextables.write(
         tmp_path / "t",
         pa.table({"id": [1, 2, 3], "m": ["a b", "b", None], "v": [Decimal("1.5"), None, Decimal("2.5")]}),
@@ -208,14 +211,14 @@ def table(tmp_path):
     return tmp_path / "t"
 
 
-def test_a_malformed_search_is_refused_before_anything_is_planned(table):
+def test_a_malformed_search_is_refused_before_anything_is_planned(table: Path) -> None:
     virtual = [{"name": "v1", "kind": "indexquery", "column": ["m"], "query": "a AND"}]
     assert "AND" in ask("accept", {"virtual": virtual, "filters": []}, table)[0]["error"]
     unknown = [{"name": "v1", "kind": "indexquery", "column": ["m"], "query": "zz:a"}]
     assert "zz" in ask("accept", {"virtual": unknown, "filters": []}, table)[0]["error"]
 
 
-def test_a_small_answer_is_in_the_plan_itself(table):
+def test_a_small_answer_is_in_the_plan_itself(table: Path) -> None:
     schema = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
     request = {"columns": ["id"], "schema": schema, "filters": [op("=", col("id"), lit("long", 2))]}
     reply, blobs = ask("plan", request, table, **{"read.inline.maxtime": "60000"})
@@ -227,7 +230,7 @@ def test_a_small_answer_is_in_the_plan_itself(table):
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory):
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("many") / "t"
     for number in range(12):
         rows = {"id": [number, number + 100], "m": [f"word{number} all", "none"]}
@@ -243,7 +246,9 @@ SEARCH = {
 }
 
 
-def test_many_splits_are_read_by_the_planner_if_that_is_faster_than_tasks(many, monkeypatch):
+def test_many_splits_are_read_by_the_planner_if_that_is_faster_than_tasks(
+    many: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reply, blobs = ask("plan", SEARCH, many)
     assert [part["kind"] for part in reply["partitions"]] == ["answer"]
     assert sorted(pa.ipc.open_stream(blobs[1]).read_all()["id"].to_pylist()) == list(range(12))
@@ -259,7 +264,9 @@ ORIGINAL = Path(__file__).parents[3] / "../shared/fixtures/original-0.5.3/text"
 
 
 @pytest.mark.skipif(not ORIGINAL.exists(), reason="the original's tables are not here")
-def test_a_search_of_many_rows_of_the_original_warns_on_the_driver_that_tasks_index_them(monkeypatch):
+def test_a_search_of_many_rows_of_the_original_warns_on_the_driver_that_tasks_index_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     table = indextables.open(ORIGINAL)
     column = table.schema.names[0]
     field = {"name": column, "type": "string", "nullable": True, "metadata": {}}
@@ -284,7 +291,7 @@ def test_a_search_of_many_rows_of_the_original_warns_on_the_driver_that_tasks_in
     assert "warnings" not in ask("plan", everything, ORIGINAL, **in_tasks)[0]
 
 
-def test_splits_without_the_word_are_in_no_task(many):
+def test_splits_without_the_word_are_in_no_task(many: Path) -> None:
     indextables.open(many).checkpoint()  # it writes a filter bundle
     for query, splits in (
         ("word3", {3}),
@@ -306,8 +313,8 @@ def test_splits_without_the_word_are_in_no_task(many):
         assert sum(len(pickle.loads(blob)) for blob in tasks) == len(splits)
 
 
-def test_the_time_that_the_planner_may_take_is_bounded(many, monkeypatch):
-    def kinds(most):
+def test_the_time_that_the_planner_may_take_is_bounded(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kinds(most: str) -> set[Any]:
         reply, _ = ask("plan", SEARCH, many, **{"read.inline.maxtime": most})
         return {part["kind"] for part in reply["partitions"]}
 
@@ -320,8 +327,10 @@ def test_the_time_that_the_planner_may_take_is_bounded(many, monkeypatch):
     assert kinds("0") == {"task"}
 
 
-def test_large_splits_are_opened_by_the_planner_only_within_its_time(tmp_path, monkeypatch):
-    def large(count, size):
+def test_large_splits_are_opened_by_the_planner_only_within_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def large(count: int, size: int) -> list[Any]:
         return [SplitRef(f"{i}.split", size, None, 1, (), True, 0) for i in range(count)]
 
     monkeypatch.setattr(inline, "_tasks_ran", True)
@@ -339,7 +348,9 @@ def test_large_splits_are_opened_by_the_planner_only_within_its_time(tmp_path, m
     assert not budget.allows(remote, large(1_000, 2 << 20), 1), "too many requests"
 
 
-def test_an_index_in_the_disk_cache_need_not_be_fetched(tmp_path, monkeypatch):
+def test_an_index_in_the_disk_cache_need_not_be_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     splits = [SplitRef(f"{i}.split", 90 << 20, None, 1, (), True, 0) for i in range(8)]
     remote, budget = open_store("memory://planner"), inline._Budget(Options(), 2)
     assert not budget.allows(remote, splits, 12)
@@ -348,7 +359,7 @@ def test_an_index_in_the_disk_cache_need_not_be_fetched(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def thousand(tmp_path, monkeypatch):
+def thousand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A table of 1,000 splits, whose files are links to one; nothing pauses in the background."""
     monkeypatch.setattr(inline, "_LONGEST_PAUSE_S", 0.0)
     monkeypatch.setattr(inline, "_tasks_ran", True)
@@ -366,13 +377,15 @@ WORD_ROWS = sum(i % 3 == 0 and i % 7 == 3 for i in range(ROWS))
 COUNT = {"groups": [], "functions": [{"function": "count"}]}
 
 
-def kinds_and_rows(table, **options):
+def kinds_and_rows(table: Path, **options: Any) -> Any:
     reply, blobs = ask("plan", {**WORD, "parallelism": 2}, table, **options)
     kinds = {part["kind"] for part in reply["partitions"]}
     return kinds, pa.ipc.open_stream(blobs[1]).read_all().num_rows if kinds == {"answer"} else None
 
 
-def test_the_planner_opens_splits_that_tasks_read_and_answers_the_next_query(thousand, tmp_path, monkeypatch):
+def test_the_planner_opens_splits_that_tasks_read_and_answers_the_next_query(
+    thousand: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = {"cache.disk.path": str(tmp_path / "cache"), "read.inline.maxrows": "2000"}
     assert kinds_and_rows(thousand, **options) == ({"task"}, None)
     inline._background.wait()
@@ -385,16 +398,21 @@ def test_the_planner_opens_splits_that_tasks_read_and_answers_the_next_query(tho
 
 
 @pytest.mark.parametrize("option", [{"read.inline.openSplits": "999"}, {"cache.maxSize": "1K"}])
-def test_options_bound_what_is_opened_in_the_background(thousand, tmp_path, option):
+def test_options_bound_what_is_opened_in_the_background(
+    thousand: Path, tmp_path: Path, option: dict[str, Any]
+) -> None:
     options = {"cache.disk.path": str(tmp_path / "cache"), "read.inline.maxrows": "2000", **option}
     assert kinds_and_rows(thousand, **options) == ({"task"}, None)
     assert inline._background._thread is None
 
 
-def test_opening_in_the_background_ends_with_the_step_that_is_under_way(monkeypatch):
-    steps, begun, more = [], threading.Event(), threading.Event()
+def test_opening_in_the_background_ends_with_the_step_that_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps: list[Any] = []
+    begun, more = threading.Event(), threading.Event()
 
-    def work(name, steps=steps):
+    def work(name: Any, steps: Any = steps) -> Iterator[bool]:
         for number in range(3):
             steps.append((name, number))
             begun.set()
@@ -416,10 +434,10 @@ def test_opening_in_the_background_ends_with_the_step_that_is_under_way(monkeypa
     assert steps[4:] == [("c", 0)]
 
 
-def test_opening_in_the_background_goes_on_after_any_error():
+def test_opening_in_the_background_goes_on_after_any_error() -> None:
     steps = []
 
-    def fail():
+    def fail() -> Iterator[None]:
         steps.append("failed")
         yield
         raise ValueError("unexpected")
@@ -432,19 +450,19 @@ def test_opening_in_the_background_goes_on_after_any_error():
     assert steps == ["failed", "next"]
 
 
-def test_a_limit_is_answered_from_the_first_splits(many):
+def test_a_limit_is_answered_from_the_first_splits(many: Path) -> None:
     reply, blobs = ask("plan", {**SEARCH, "limit": 3}, many)
     assert [part["kind"] for part in reply["partitions"]] == ["answer"]
     assert pa.ipc.open_stream(blobs[1]).read_all().num_rows == 3
 
 
-def test_small_splits_are_few_tasks():
+def test_small_splits_are_few_tasks() -> None:
     refs = [SplitRef(f"s{i}", 2 << 20, None, 1, (), True, 0) for i in range(100)]
     assert len(assign_splits(refs, 2, (), Options())) == 2
     assert len(assign_splits(refs, 100, (), Options())) == 100
 
 
-def test_an_average_is_answered_only_completely(table):
+def test_an_average_is_answered_only_completely(table: Path) -> None:
     request = {
         "filters": [],
         "aggregate": {"groups": [], "functions": [{"function": "avg", "column": col("v")}]},
@@ -453,13 +471,15 @@ def test_an_average_is_answered_only_completely(table):
     assert ask("aggregate", request, table, **{"read.inline.maxrows": "0"})[0] == {}
 
 
-def test_an_aggregate_is_computed_when_the_query_runs_and_not_when_it_is_optimized(table, monkeypatch):
+def test_an_aggregate_is_computed_when_the_query_runs_and_not_when_it_is_optimized(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     computed = []
 
-    def watched(name):
+    def watched(name: str) -> None:
         original = getattr(inline, name)
 
-        def compute(*arguments):
+        def compute(*arguments: Any) -> Any:
             computed.append(name)
             return original(*arguments)
 
@@ -488,7 +508,7 @@ def test_an_aggregate_is_computed_when_the_query_runs_and_not_when_it_is_optimiz
     assert computed == ["index_partial"]
 
 
-def test_a_sum_of_longs_is_taken_only_if_the_log_shows_that_it_fits(tmp_path):
+def test_a_sum_of_longs_is_taken_only_if_the_log_shows_that_it_fits(tmp_path: Path) -> None:
     request = {
         "filters": [],
         "aggregate": {"groups": [], "functions": [{"function": "sum", "column": col("id")}]},
@@ -499,14 +519,14 @@ def test_a_sum_of_longs_is_taken_only_if_the_log_shows_that_it_fits(tmp_path):
     assert ask("aggregate", request, tmp_path / "large")[0] == {}
 
 
-def test_a_table_that_is_not_there_is_refused(tmp_path):
+def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
     reply, _ = ask("plan", {"columns": [], "schema": "{}", "filters": []}, tmp_path / "none")
     assert "no table at" in reply["error"]
     reply, _ = ask("snapshot", {}, tmp_path / "none")
     assert "no table at" in reply["error"]
 
 
-def test_a_table_of_a_catalog_without_a_log_has_a_plan_without_partitions(tmp_path):
+def test_a_table_of_a_catalog_without_a_log_has_a_plan_without_partitions(tmp_path: Path) -> None:
     reply, _ = ask("snapshot", {"named": True}, tmp_path / "none")
     assert reply["version"] == -1
     read = {"columns": [], "schema": "{}", "filters": [], "named": True, "snapshot": {"version": -1}}
@@ -518,21 +538,21 @@ def test_a_table_of_a_catalog_without_a_log_has_a_plan_without_partitions(tmp_pa
 @pytest.mark.parametrize(
     ("text", "micros"), [("1us", 1), ("15m", 900_000_000), (" 2 h ", 7_200_000_000), ("7d", 604_800_000_000)]
 )
-def test_lengths_of_time(text, micros):
+def test_lengths_of_time(text: str, micros: int) -> None:
     assert microseconds(text) == micros
 
 
 @pytest.mark.parametrize("text", ["", "h", "1", "-1h", "0s", "1.5h", "1w", "9999999999999999d"])
-def test_lengths_that_are_none(text):
+def test_lengths_that_are_none(text: str) -> None:
     with pytest.raises(PredicateError, match="duration"):
         microseconds(text)
 
 
-def test_offsets_may_be_zero_or_before():
+def test_offsets_may_be_zero_or_before() -> None:
     assert (microseconds("0s", offset=True), microseconds("-1h", offset=True)) == (0, -3_600_000_000)
 
 
-def test_equal_rows_stay_in_their_order():
+def test_equal_rows_stay_in_their_order() -> None:
     columns = {"n": pa.array([1, 1, 1])}
     assert (
         first_rows(columns, (SortKey("n", ascending=False, nulls_first=True),), 2).tolist()
@@ -540,7 +560,7 @@ def test_equal_rows_stay_in_their_order():
     )
 
 
-def test_columns_that_are_never_null_are_answered_too(tmp_path):
+def test_columns_that_are_never_null_are_answered_too(tmp_path: Path) -> None:
     schema = pa.schema(
         [
             pa.field("id", pa.int64(), nullable=False),
@@ -563,7 +583,7 @@ def test_columns_that_are_never_null_are_answered_too(tmp_path):
         ("DESCRIBE INDEXTABLES STATE '/FLUSH/CACHE/INVALIDATE/ENVIRONMENT'", {"settings": False}),
     ],
 )
-def test_a_command_declares_what_the_bridge_does_for_it(statement, added):
+def test_a_command_declares_what_the_bridge_does_for_it(statement: str, added: dict[str, Any]) -> None:
     reply, _ = ask("command_schema", {"statement": statement}, "")
     del reply["schema"]
     assert reply == added
@@ -574,8 +594,8 @@ def test_a_command_declares_what_the_bridge_does_for_it(statement, added):
     [({}, "10000"), ({"purge.txLogRetentionHours": "720"}, None), ({"cleanup.maxVersions": "3"}, "3")],
 )
 def test_a_micro_batch_limits_versions_unless_the_stream_the_table_or_the_session_sets_a_retention(
-    options, maximum
-):
+    options: Any, maximum: str | None
+) -> None:
     """The bridge sends the options of all three as one."""
     batch = _stream_options(Options.parse(options), {"stream": {"app": "a", "batch": 1}}, merges=True)
     assert batch.values.get("cleanup.maxversions") == maximum
