@@ -17,11 +17,14 @@ import org.apache.spark.sql.types.DataType
 object PrepareSearches extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
     if (plan.collectWithSubqueries { case node if searches(node) => node }.isEmpty) plan
-    else inlined(plan).transformUpWithSubqueries { case node if searches(node) =>
-      withTargets(SearchedSources.replaced(node)).transformExpressionsUp {
-        case MovementBarrier(inner: MovementBarrier) => inner
-        case expression: IndexExpression if expression.subject.isEmpty => MovementBarrier(expression)
-      }
+    else {
+      val sources = new SearchedSources
+      sources.everywhere(inlined(plan).transformUpWithSubqueries { case node if searches(node) =>
+        withTargets(sources.replaced(node)).transformExpressionsUp {
+          case MovementBarrier(inner: MovementBarrier) => inner
+          case expression: IndexExpression if expression.subject.isEmpty => MovementBarrier(expression)
+        }
+      })
     }
 
   private def searches(node: LogicalPlan): Boolean =

@@ -4,33 +4,41 @@ import java.net.URI
 import java.util
 import java.util.Locale
 
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 
 import org.apache.hadoop.fs.Path
 
 import org.apache.spark.sql.catalyst.catalog.{CatalogTable, CatalogUtils, HiveTableRelation}
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeReference, AttributeSet, LeafExpression, NamedExpression, Unevaluable}
-import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, Union}
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeReference, AttributeSet, ExprId, Expression, InputFileBlockLength}
+import org.apache.spark.sql.catalyst.expressions.{InputFileBlockStart, InputFileName, LeafExpression, NamedExpression, SubqueryExpression, Unevaluable}
+import org.apache.spark.sql.catalyst.plans.logical.{Command, LogicalPlan, Project, Union, V2WriteCommand}
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.connector.catalog.{Identifier, Table, TableCatalog, V1Table}
-import org.apache.spark.sql.execution.datasources.{CatalogFileIndex, HadoopFsRelation, LogicalRelation, PartitioningAwareFileIndex}
+import org.apache.spark.sql.connector.catalog.{Identifier, SupportsRead, Table, TableCapability, TableCatalog, V1Table}
+import org.apache.spark.sql.connector.expressions.Transform
+import org.apache.spark.sql.connector.read.ScanBuilder
+import org.apache.spark.sql.connector.write.RowLevelOperationTable
+import org.apache.spark.sql.execution.datasources.{CatalogFileIndex, HadoopFsRelation, LogicalRelation, PartitioningAwareFileIndex, V1WriteCommand}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
-import org.apache.spark.sql.types.DataType
+import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * Searches of a table of another format by its own name: its companion index takes its place.
+ * Searches of a query of tables of other formats by their own names: their companion indexes take their places.
  *
  * A property of the table says where its index is (CompanionIndex). The index answers as of the newest version of the table,
  * as the table itself does, unless the session sets `companion.freshness`. A search is refused where the index could answer
  * other rows: for an earlier version, for a table that is read with options, and for partitions of a catalog that are not the
- * folders of the table.
+ * folders of the table. A table that a query searches is read by its index in all of the query, so that all of it is of one
+ * version.
  */
-object SearchedSources {
-  private val Freshness = "companion.freshness"
+class SearchedSources {
+  import SearchedSources._
 
-  /** A relation of another format: the table that it reads, and its columns. */
-  private case class Source(table: SourceTable, output: Seq[Attribute])
+  // The indexes of the tables that were searched, and the columns of their relations.
+  private val indexes = mutable.Map.empty[IndexedTable, DataSourceV2Relation]
+  private val indexed = mutable.Set.empty[ExprId]
 
   /** A node with searches, above the indexes of the tables that it searches. */
   def replaced(node: LogicalPlan): LogicalPlan = {
@@ -44,6 +52,97 @@ object SearchedSources {
     // What names no column refers to the only table below.
     if (subjects.forall(_.nonEmpty) || searched.exists(IndexRelation.unapply(_).nonEmpty)) searched
     else searched.mapChildren(_.transformUp { case relation if relation.children.isEmpty => index(relation) })
+  }
+
+  /** A plan whose searches are above indexes, which reads their tables nowhere else. */
+  def everywhere(plan: LogicalPlan): LogicalPlan =
+    if (indexes.isEmpty) plan
+    else {
+      val pinned = unsearched(plan)
+      if (WholePlan.nodes(pinned).exists(node => node.expressions.exists(_.exists(isOfFile)) && isOfIndex(node)))
+        throw new Failure("a query that searches a table of another format by its own name reads its companion index, which does " +
+          "not know the file of a row: leave input_file_name() out, or join with a DataFrame that has it (spark.read of the path)")
+      pinned
+    }
+
+  private def isOfIndex(node: LogicalPlan): Boolean =
+    node.collectLeaves().exists(_.output.exists(column => indexed(column.exprId)))
+
+  private def isOfFile(expression: Expression): Boolean = expression match {
+    case _: InputFileName | _: InputFileBlockStart | _: InputFileBlockLength => true
+    case _ => false
+  }
+
+  private def unsearched(plan: LogicalPlan): LogicalPlan = plan match {
+    case _: SearchTarget => plan
+    // Cached rows stay until Spark is told, as those of any table.
+    case cached if isCached(cached) => cached
+    case relation if relation.children.isEmpty => indexOfUnsearched(relation)
+    case node =>
+      // What other commands change may be a relation below them.
+      val rewritten = node match {
+        case _: V2WriteCommand | _: V1WriteCommand => node.mapChildren(unsearched)
+        case _: Command => node
+        case _ => node.mapChildren(unsearched)
+      }
+      rewritten.transformExpressions { case subquery: SubqueryExpression => subquery.withNewPlan(unsearched(subquery.plan)) }
+  }
+
+  private def isCached(plan: LogicalPlan): Boolean = {
+    val session = SparkSession.active
+    val cache = session.sharedState.cacheManager
+    !cache.isEmpty && cache.lookupCachedData(session, plan).nonEmpty
+  }
+
+  private def index(relation: LogicalPlan): LogicalPlan = (for {
+    source <- sourceOf(relation)
+    key <- source.key
+  } yield {
+    val latest =
+      if (SparkSession.active.conf.contains(s"spark.indextables.$Freshness")) Map.empty[String, String]
+      else Map(Freshness -> "latest")
+    val options = latest ++ CompanionIndex.checked(source.table, key.index, latest)
+    val found = indexes.getOrElseUpdate(key, load(key.index, options))
+    withColumns(source, key, found)
+  }).getOrElse(relation)
+
+  /** The index of a table that is searched elsewhere in the query; what reads an earlier version or a part of it stays. */
+  private def indexOfUnsearched(relation: LogicalPlan): LogicalPlan = (for {
+    source <- sourceOf(relation) if source.table.problem.isEmpty
+    key <- source.key
+    found <- indexes.get(key)
+    (table, _) <- IndexTables.unapply(found.table)
+  } yield withColumns(source, key, found.copy(table = UnsearchedIndex(table)))).getOrElse(relation)
+
+  private def load(path: String, options: Map[String, String]): DataSourceV2Relation =
+    SparkSession.active.read.format(Provider.Name).options(options).load(path).queryExecution.analyzed.collectFirst {
+      case relation: DataSourceV2Relation => relation
+    }.get
+
+  /** The index with the columns of the relation whose place it takes. */
+  private def withColumns(source: Source, key: IndexedTable, found: DataSourceV2Relation): LogicalPlan = {
+    val index = found.newInstance()
+    val matches = source.output.map(column => column -> ofIndex(column, index.output))
+    val same = matches.forall { case (column, own) => own.exists(_.name == column.name) }
+    val relation = if (same) index.copy(output = source.output.collect { case column: AttributeReference => column }) else index
+    indexed ++= relation.output.map(_.exprId)
+    if (same) relation
+    else Project(matches.map { case (column, own) =>
+      val value = own.getOrElse(UnindexedColumn(column.name, column.dataType, source.table.name, key.index))
+      Alias(value, column.name)(column.exprId, column.qualifier, Some(column.metadata)): NamedExpression
+    }, relation)
+  }
+}
+
+object SearchedSources {
+  private val Freshness = "companion.freshness"
+
+  /** Where the index of a table is, and where the table is: clones of a table name the same index. */
+  private case class IndexedTable(index: String, location: String)
+
+  /** A relation of another format: the table that it reads, and its columns. */
+  private case class Source(table: SourceTable, output: Seq[Attribute]) {
+    def key: Option[IndexedTable] = CompanionIndex.path(table.properties).map(IndexedTable(_, table.location))
   }
 
   /** Columns, and those below that they are the values of. */
@@ -68,28 +167,6 @@ object SearchedSources {
     all
   }
 
-  private def index(relation: LogicalPlan): LogicalPlan = (for {
-    source <- sourceOf(relation)
-    path <- CompanionIndex.path(source.table.properties)
-  } yield indexOf(source, path)).getOrElse(relation)
-
-  private def indexOf(source: Source, path: String): LogicalPlan = {
-    val session = SparkSession.active
-    val latest =
-      if (session.conf.contains(s"spark.indextables.$Freshness")) Map.empty[String, String] else Map(Freshness -> "latest")
-    val options = latest ++ CompanionIndex.checked(source.table, path, latest)
-    val loaded = session.read.format(Provider.Name).options(options).load(path).queryExecution.analyzed.collectFirst {
-      case relation: DataSourceV2Relation => relation
-    }.get
-    val matches = source.output.map(column => column -> ofIndex(column, loaded.output))
-    val same = matches.forall { case (column, indexed) => indexed.exists(_.name == column.name) }
-    if (same) loaded.copy(output = source.output.collect { case column: AttributeReference => column })
-    else Project(matches.map { case (column, indexed) =>
-      val value = indexed.getOrElse(UnindexedColumn(column.name, column.dataType, source.table.name, path))
-      Alias(value, column.name)(column.exprId, column.qualifier, Some(column.metadata)): NamedExpression
-    }, loaded)
-  }
-
   /** The column of an index that has the values of a column of its source. */
   private def ofIndex(column: Attribute, indexed: Seq[Attribute]): Option[Attribute] = {
     val isSame = SparkSession.active.sessionState.conf.resolver
@@ -98,6 +175,8 @@ object SearchedSources {
   }
 
   private def sourceOf(plan: LogicalPlan): Option[Source] = plan match {
+    // A statement that changes rows reads them with the places where they are.
+    case relation: DataSourceV2Relation if relation.table.isInstanceOf[RowLevelOperationTable] => None
     case relation: DataSourceV2Relation if IndexTables.unapply(relation.table).isEmpty && relation.options.isEmpty => for {
       identifier <- relation.identifier if !isEarlierVersion(relation.table)
       table <- SourceTable.of(nameOf(identifier), relation.table)
@@ -154,6 +233,16 @@ object SearchedSources {
   }
 }
 
+/** The companion index of a table where a query reads the table without a search; no search is bound to it. */
+case class UnsearchedIndex(table: IndexTable) extends Table with SupportsRead {
+  override def name(): String = table.name()
+  override def schema(): StructType = table.schema
+  override def partitioning(): Array[Transform] = table.partitioning
+  override def properties(): util.Map[String, String] = table.properties
+  override def capabilities(): util.Set[TableCapability] = table.capabilities()
+  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = table.newScanBuilder(options)
+}
+
 /** A column of a source that its companion index does not have; as long as no query reads it, nothing is missing. */
 case class UnindexedColumn(column: String, dataType: DataType, source: String, index: String)
     extends LeafExpression with Unevaluable {
@@ -162,7 +251,8 @@ case class UnindexedColumn(column: String, dataType: DataType, source: String, i
 
   def failure: Failure = new Failure(
     s"$source cannot be searched by its companion index at $index, which has no column $column of the type " +
-      s"${dataType.catalogString}. Leave the column out of the query, or build the index again (BUILD INDEXTABLES COMPANION): " +
+      s"${dataType.catalogString}; a query that searches a table reads it by its index only. Leave the column out of the query, " +
+      "or build the index again (BUILD INDEXTABLES COMPANION): " +
       s"as it is for a table that got columns, with MERGE SCHEMA for columns that only some files of a folder have, with " +
       s"PARTITION TYPES ('$column':'${dataType.catalogString}') for a partition column of a folder")
 }

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -220,6 +222,80 @@ def test_a_source_is_searched_by_its_own_name(spark: SparkSession, named: Path, 
         spark.conf.unset("spark.indextables.companion.freshness")
 
 
+ONE_VERSION = {
+    "anti join": "SELECT id FROM named_source a LEFT ANTI JOIN named_source b ON a.id = b.id WHERE a.message INDEXQUERY 'disk'",
+    "searched side is the other": "SELECT id FROM named_source a LEFT ANTI JOIN (SELECT * FROM named_source WHERE "
+    "message INDEXQUERY 'disk') b ON a.id = b.id WHERE a.message LIKE '%isk%'",
+    "not in": "SELECT id FROM named_source WHERE message INDEXQUERY 'disk' AND id NOT IN (SELECT id FROM named_source)",
+    "scalar subquery": "SELECT id FROM named_source WHERE message INDEXQUERY 'disk' AND id > (SELECT max(id) FROM named_source)",
+    "except": "SELECT id FROM named_source WHERE message INDEXQUERY 'disk' EXCEPT SELECT id FROM named_source",
+    "common table expression": "WITH c AS (SELECT id FROM named_source), d AS (SELECT * FROM named_source WHERE "
+    "message INDEXQUERY 'disk') SELECT id FROM d WHERE id NOT IN (SELECT id FROM c)",
+    "view": "SELECT id FROM all_of_source a LEFT ANTI JOIN named_source b ON a.id = b.id WHERE a.message INDEXQUERY 'disk'",
+    "lateral subquery": "SELECT a.id FROM (SELECT * FROM named_source WHERE message INDEXQUERY 'disk') a, "
+    "LATERAL (SELECT count(*) AS n FROM named_source b WHERE b.id = a.id) WHERE n = 0",
+}
+
+
+@pytest.mark.parametrize("query", ONE_VERSION.values(), ids=ONE_VERSION)
+def test_a_query_that_searches_a_source_reads_one_version_of_it(
+    spark: SparkSession, named: Path, tmp_path: Path, query: str
+) -> None:
+    spark.sql("CREATE OR REPLACE TEMP VIEW all_of_source AS SELECT * FROM named_source WHERE id >= 0")
+    frame = spark.sql(query)
+    # Spark has listed the files of the table by now.
+    added = pa.table({"id": pa.array([100], pa.int64()), "message": ["disk gone"], "day": ["d0"]})
+    pq.write_table(added, tmp_path / "named/added.parquet")
+    assert frame.collect() == []
+    assert "FileScan" not in frame._jdf.queryExecution().executedPlan().toString()
+
+
+def test_what_reads_another_state_of_a_searched_source_stays(
+    spark: SparkSession, named: Path, tmp_path: Path
+) -> None:
+    search = "SELECT id FROM named_source a WHERE message INDEXQUERY 'disk' AND {}"
+    days = spark.table("named_source").groupBy("day").count().cache()
+    days.createOrReplaceTempView("days_of_source")
+    try:
+        assert days.count() == 2
+        joined = spark.sql(search.format("EXISTS (SELECT 1 FROM days_of_source d WHERE d.day = a.day)"))
+        assert joined.count() == 16
+        assert "InMemoryTableScan" in joined._jdf.queryExecution().executedPlan().toString()
+    finally:
+        days.unpersist()
+    by_path = search.format(f"id IN (SELECT id FROM parquet.`{tmp_path}/named` WHERE id < 5)")
+    assert spark.sql(by_path).count() == 2
+    spark.sql(
+        "CREATE TABLE found USING parquet AS " + search.format("id < (SELECT max(id) - 29 FROM named_source)")
+    )
+    try:
+        assert sorted(row.id for row in spark.table("found").collect()) == [0, 2, 5, 7]
+        spark.sql(
+            "INSERT INTO named_source SELECT a.id + 100, b.message, b.day FROM found a JOIN named_source b "
+            "ON a.id = b.id WHERE b.message INDEXQUERY 'full'"
+        )
+        assert spark.sql(search.format("id > 40")).count() == 2
+    finally:
+        spark.sql("DROP TABLE found")
+
+
+def test_a_score_is_of_the_searched_side_of_a_self_join(spark: SparkSession, named: Path) -> None:
+    rows = spark.sql(
+        "SELECT a.id, score() AS s FROM named_source a JOIN named_source b ON a.id = b.id + 1 "
+        "WHERE a.message INDEXQUERY 'full'"
+    ).collect()
+    assert sorted(row.id for row in rows) == [5, 10, 15, 20, 25, 30, 35]
+    assert all(row.s > 0 for row in rows)
+
+
+@pytest.mark.parametrize("what", ["input_file_name()", "_metadata.file_path", "input_file_block_start()"])
+def test_the_file_of_a_row_that_an_index_finds_is_refused(
+    spark: SparkSession, named: Path, what: str
+) -> None:
+    with pytest.raises(PySparkException, match=r"does not know the file of a row|has no column _metadata"):
+        spark.sql(f"SELECT {what} FROM named_source WHERE message INDEXQUERY 'disk'").collect()
+
+
 def test_a_source_whose_index_is_not_its_own_is_not_searched(
     spark: SparkSession, named: Path, tmp_path: Path
 ) -> None:
@@ -315,6 +391,8 @@ def test_a_source_that_is_read_with_options_is_not_searched(
     assert 0 < narrow.count() < 16
     with pytest.raises(PySparkException, match=r"(?i)it is read with the option pathGlobFilter"):
         narrow.where(search).count()
+    spark.sql("REFRESH TABLE globbed")
+    assert spark.table("globbed").where(search).join(narrow, "id").count() == narrow.count() * 2
     statement = (
         "CREATE TABLE deep (id BIGINT, message STRING) USING parquet OPTIONS (recursiveFileLookup 'true')"
     )
@@ -341,6 +419,12 @@ def test_columns_that_a_query_does_not_use_may_be_missing_in_the_index(
     ):
         with pytest.raises(PySparkException, match=r"has no column level of the type string.*MERGE SCHEMA"):
             spark.sql(query).collect()
+    # Both sides of a self join read the index.
+    with pytest.raises(PySparkException, match=r"has no column level .* reads it by its index only"):
+        spark.sql(
+            "SELECT a.id FROM added a JOIN added b ON a.id = b.id "
+            "WHERE a.message INDEXQUERY 'disk' AND b.level IS NULL"
+        ).collect()
     spark.sql("INSERT INTO added VALUES (100, 'disk x', 'high')")
     assert (100,) in rows_of(spark, "SELECT id FROM added WHERE message INDEXQUERY 'disk'")
     build(spark, place, tmp_path / "added_index", "MERGE SCHEMA")
