@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import indextables
+from tests.java_options import QUICK_START
 from tests.servers.maven import PACKAGES, ivy_folder
 
 HERE = Path(__file__).parent
@@ -81,7 +82,7 @@ def session(
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
     builder = builder.config("spark.sql.shuffle.partitions", "2")
     builder = builder.config("spark.sql.warehouse.dir", str(home / "warehouse"))
-    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -Xss16m")
+    builder = builder.config("spark.driver.extraJavaOptions", f"{QUICK_START} -Xss16m")
     builder = builder.config("spark.jars.packages", ",".join(PACKAGES[name]))
     builder = builder.config("spark.jars.ivy", str(ivy_folder(name)))
     for key, value in connector.settings.items():
