@@ -6,7 +6,7 @@ import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.arrow.memory.BufferAllocator
-import org.apache.arrow.vector.ValueVector
+import org.apache.arrow.vector.{DecimalVector, ValueVector}
 import org.apache.arrow.vector.complex.StructVector
 import org.apache.arrow.vector.ipc.ArrowStreamReader
 
@@ -58,6 +58,12 @@ class ColumnarReaders(
 private final class ScanColumn(vector: ArrowColumnVector) extends ColumnVector(vector.dataType) {
   def this(vector: ValueVector) = this(new ArrowColumnVector(vector))
 
+  /** The decimals of a column that fit into 64 bits; null for other columns. Arrow makes two objects of each value. */
+  private val small: DecimalVector = vector.getValueVector match {
+    case decimals: DecimalVector if decimals.getPrecision <= Decimal.MAX_LONG_DIGITS => decimals
+    case _ => null
+  }
+
   // The reader frees the memory.
   override def close(): Unit = ()
   override def closeIfFreeable(): Unit = ()
@@ -73,7 +79,12 @@ private final class ScanColumn(vector: ArrowColumnVector) extends ColumnVector(v
   override def getDouble(row: Int): Double = vector.getDouble(row)
   override def getArray(row: Int): ColumnarArray = vector.getArray(row)
   override def getMap(row: Int): ColumnarMap = vector.getMap(row)
-  override def getDecimal(row: Int, precision: Int, scale: Int): Decimal = vector.getDecimal(row, precision, scale)
+  override def getDecimal(row: Int, precision: Int, scale: Int): Decimal = small match {
+    case null => vector.getDecimal(row, precision, scale)
+    case _ if small.isNull(row) => null
+    // The lower half of 16 bytes, in the order of this machine, is all of a number with so few digits.
+    case _ => Decimal.createUnsafe(small.getDataBuffer.getLong(row.toLong * DecimalVector.TYPE_WIDTH), precision, scale)
+  }
   override def getUTF8String(row: Int): UTF8String = vector.getUTF8String(row)
   override def getBinary(row: Int): Array[Byte] = vector.getBinary(row)
   override def getChild(ordinal: Int): ColumnVector = vector.getChild(ordinal)

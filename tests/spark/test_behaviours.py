@@ -337,6 +337,30 @@ def test_parts_of_a_sum_of_decimals_may_be_larger_than_its_column_holds(
         spark.conf.unset("spark.indextables.read.inline.maxRows")
 
 
+def test_decimals_of_every_precision_come_back_as_they_were(desk: SmallTables, spark: SparkSession) -> None:
+    kinds = [(digits, scale) for digits in (1, 9, 10, 17, 18, 19, 38) for scale in (0, min(digits, 5))]
+    largest = [D((0, (9,) * digits, -scale)) for digits, scale in kinds]
+    rows = [
+        (i, *(None if i % 4 == 3 else value.copy_negate() if i % 2 else value for value in largest))
+        for i in range(200)
+    ]
+    schema = ", ".join(["id INT", *(f"d{i} DECIMAL({p},{s})" for i, (p, s) in enumerate(kinds))])
+    name = desk.save(rows, schema)
+    plain = spark.createDataFrame(rows, schema)
+    plain.createOrReplaceTempView("plain_decimals")
+    for most in ("0", "10000"):
+        spark.conf.set("spark.indextables.read.inline.maxRows", most)
+        try:
+            assert spark.table(name).orderBy("id").collect() == plain.orderBy("id").collect()
+            for i, _ in enumerate(kinds):
+                # Spark evaluates what is above the scan.
+                query = f"SELECT id, CAST(d{i} AS STRING) t, d{i} IS NULL n, array(d{i}) l FROM {{}} WHERE hash(d{i}) % 2 = 0 OR d{i} IS NULL ORDER BY id"
+                ours, expected = (spark.sql(query.format(each)) for each in (name, "plain_decimals"))
+                assert (ours.schema, ours.collect()) == (expected.schema, expected.collect())
+        finally:
+            spark.conf.unset("spark.indextables.read.inline.maxRows")
+
+
 # --- 24-27: names, odd values, addresses, nested rows -----------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """Row groups are copied as they are, and the file around them is an ordinary Parquet file."""
 
 import io
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ import pytest
 from datafusion import SessionContext
 from hypothesis import given
 
+import indextables
 from indextables.errors import UnreadableSplitError
 from indextables.options import Options
 from indextables.split.footer import read_footer
 from indextables.split.mapping import mapping_for
 from indextables.split.merge import MergeSource, merge_splits
+from indextables.split.parquet import writer
 from indextables.split.parquet.metadata import I32, I64, LIST, STRUCT, write_struct
 from indextables.split.parquet.pages import page_locations, shift_pages
 from indextables.split.parquet.reader import RowReader
@@ -169,3 +172,55 @@ def test_a_moved_page_index_says_the_same_of_other_places(locations: Any, by: An
 def test_an_empty_split_is_a_parquet_file(store: Store, tmp_path: Path) -> None:
     write_split(store, "e.split", logs(0, 1).slice(1), OPTIONS)
     assert pq.read_table(io.BytesIO((tmp_path / "e.split").read_bytes())).num_rows == 0
+
+
+def test_decimals_are_integers_and_splits_with_decimals_as_bytes_are_read_and_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier releases stored decimals of any length as bytes."""
+    types = [pa.decimal128(digits, 2) for digits in (5, 9, 10, 18, 19, 38)]
+    rows = 4000
+
+    def numbers(start: int) -> pa.Table:
+        own = [
+            None if i % 13 == 0 else Decimal((-1) ** i * (i * 7919 % 99_999)).scaleb(-2)
+            for i in range(start, start + rows)
+        ]
+        columns = {f"d{each.precision}": pa.array(own, pa.decimal128(9, 2)).cast(each) for each in types}
+        return pa.table({"n": pa.array(range(start, start + rows), pa.int64()), **columns})
+
+    options = {"write.rowGroupSize": "16K", "write.pageSize": "4K"}
+    settings = writer._settings
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            writer,
+            "_settings",
+            lambda *given: settings(*given) | {"store_decimal_as_integer": False, "column_encoding": None},
+        )
+        indextables.write(tmp_path, numbers(0), options=options)
+    indextables.write(tmp_path, numbers(rows), options=options)
+    both = pa.concat_tables([numbers(0), numbers(rows)])
+
+    def stored() -> set[tuple[str, ...]]:
+        files = (
+            pq.ParquetFile(tmp_path / path).metadata
+            for path in indextables.open(tmp_path).files()["path"].to_pylist()
+        )
+        return {tuple(file.row_group(0).column(i).physical_type for i in range(1, 7)) for file in files}
+
+    bytes_, integers = "FIXED_LEN_BYTE_ARRAY", ("INT32", "INT32", "INT64", "INT64")
+    assert stored() == {(bytes_,) * 6, (*integers, bytes_, bytes_)}
+    for _ in range(2):
+        table = indextables.open(tmp_path)
+        assert table.scan().sort_by("n").equals(both)
+        # Single rows are read by page.
+        chosen = [0, 1, 13, rows - 1, rows, 2 * rows - 1]
+        few = table.scan(where=f"n IN ({', '.join(map(str, chosen))})").sort_by("n")
+        assert few.equals(both.take(pa.array(chosen)))
+        value = both["d18"][1].as_py()
+        expected = [
+            n for n, d in zip(both["n"].to_pylist(), both["d18"].to_pylist(), strict=True) if d == value
+        ]
+        assert sorted(table.scan(["n"], f"d18 = {value} AND d38 = {value}")["n"].to_pylist()) == expected
+        table.merge()
+    assert stored() == {(*integers, bytes_, bytes_)}
