@@ -318,6 +318,20 @@ def test_a_json_checkpoint_of_another_table_is_not_read(
     assert fresh(tmp_path / "t") == ["more.split", "other.split"]
 
 
+def test_a_state_whose_manifests_are_gone_does_not_hide_the_json_checkpoint_of_its_version(tmp_path, caplog):
+    path, json_format = str(tmp_path / "t"), {"state.format": "json"}
+    append(a_table(path, json_format), "a.split")
+    assert a_log(path, json_format).truncate()[0] == 1
+    assert a_log(path).checkpoint().version == 1
+    for manifest in (tmp_path / "t/_transaction_log/manifests").iterdir():
+        manifest.unlink()
+    assert fresh(path) == ["a.split"]
+    assert caplog.text.count(f"state-v{1:020d}/_manifest.avro: a manifest that it refers to is missing") == 1
+    assert a_log(path).referenced_splits().to_pylist() == ["a.split"]
+    assert a_log(path).checkpoint().version == 2
+    assert fresh(path) == ["a.split"]
+
+
 def test_a_damaged_json_checkpoint_is_replaced_by_one_of_a_new_version(tmp_path: Path) -> None:
     log = a_table(str(tmp_path / "t"), {"state.format": "json"})
     append(log, "a.split")

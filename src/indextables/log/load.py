@@ -19,7 +19,7 @@ from indextables.log.format.actions import (
     check_readable,
 )
 from indextables.log.format.checkpoint_files import checkpoint_file, read_checkpoint
-from indextables.log.format.names import Listing, state_folder
+from indextables.log.format.names import Listing
 from indextables.log.format.names import version_file as version_path
 from indextables.log.format.state_manifest import StateHeader, StateManifest, decode_header, decode_state
 from indextables.log.segment import (
@@ -80,7 +80,7 @@ class Loader:
             identity=token or repr(segment.stamp),
             timestamp=_latest(delta.timestamp, header.timestamp, _foreign_time(segment.versions, versions)),
             header=header if header.whole else None,
-            fallback=Fallback(segment.version, token, frozenset({base.version})),
+            fallback=Fallback(segment.version, token, (segment.base_path,)),
         )
         return self.checked(snapshot)
 
@@ -119,8 +119,8 @@ class Loader:
         assert problem is not None
         raise problem
 
-    def reload(self, version: int, token: str | None, unusable: frozenset[int]) -> Snapshot:
-        """Read a version from another base: a manifest of the unusable ones cannot be read.
+    def reload(self, version: int, token: str | None, unusable: tuple[str, ...]) -> Snapshot:
+        """Read a version from another base: a manifest of the unusable ones, given by path, cannot be read.
 
         Raises:
             CorruptLogError: there is no other base, or it describes another commit.
@@ -129,20 +129,17 @@ class Loader:
         listing = full_listing(self.log)
         for _ in range(_LISTINGS):
             for segment in segments_at(self.log, listing, version):
-                start = segment.start
-                if start in unusable:
+                if segment.base_path in unusable:
                     continue
                 try:
                     snapshot = self.load(segment)
                 except CorruptLogError:
                     continue
                 if token is None or snapshot.identity == token:
-                    problem = (
-                        "a manifest is missing or damaged, so an earlier state and the versions after it are "
-                        "read"
-                    )
-                    _warn_once(CorruptLogError(f"{self.log.url}/{state_folder(max(unusable))}", problem))
-                    return replace(snapshot, fallback=Fallback(version, token, unusable | {start}))
+                    url = f"{self.log.url}/{unusable[0]}"
+                    _warn_once(CorruptLogError(url, "a manifest that it refers to is missing or damaged"))
+                    unusable = (*unusable, segment.base_path)
+                    return replace(snapshot, fallback=Fallback(version, token, unusable))
             # What was listed may have been cleaned up: then there are other bases, or the version is gone.
             before, listing = listing, full_listing(self.log)
             if listing == before:
@@ -150,7 +147,7 @@ class Loader:
         raise CorruptLogError(
             self.log.url,
             f"version {version} cannot be read: a manifest of its state is missing or damaged, and no "
-            "earlier state has all versions after it",
+            "other state or checkpoint has all versions after it",
         )
 
     def _own_token(self, segment: Segment) -> str | None:

@@ -75,6 +75,11 @@ class Segment:
         """The version of the base; -1 if there is none."""
         return self.base.version if self.base else -1
 
+    @property
+    def base_path(self) -> str:
+        """The path of the base; empty if there is none."""
+        return self.base.path if self.base else ""
+
 
 def current_segment(log: Store) -> Segment:
     """The files of the newest version."""

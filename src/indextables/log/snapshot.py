@@ -221,8 +221,8 @@ class SnapshotReader(Protocol_):
     def read_missing_header(self, version: int) -> StateHeader:
         """The header of a state of another engine, from earlier files."""
 
-    def reload(self, version: int, token: str | None, unusable: frozenset[int]) -> "Snapshot":
-        """Read a version from another base than the unusable ones."""
+    def reload(self, version: int, token: str | None, unusable: tuple[str, ...]) -> "Snapshot":
+        """Read a version from another base than the unusable ones, which are given by path."""
 
 
 # Versions with their actions, the identity of the last one, and the time of their files.
@@ -233,12 +233,13 @@ _Step: TypeAlias = tuple[Sequence[tuple[int, Sequence[Action]]], str, int | None
 class Fallback:
     """The same version from another base, for when a manifest of this one is missing or damaged.
 
-    It is read from a base that is not in `unusable`, and extended by `steps`.
+    It is read from a base whose path is not in `unusable`, and extended by `steps`. A version may have
+    a state and a JSON checkpoint.
     """
 
     version: int
     token: str | None
-    unusable: frozenset[int]
+    unusable: tuple[str, ...]
     steps: tuple[_Step, ...] = ()
 
 
