@@ -20,6 +20,7 @@ from indextables.log.format.checkpoint_files import Pointer
 from indextables.log.format.names import version_file
 from indextables.log.snapshot_cache import invalidate
 from indextables.log.transaction_log import TransactionLog
+from indextables.maintain.purge import purge
 from indextables.options import Options
 from indextables.store import open_store
 from tests.log_tables.build import (
@@ -27,6 +28,7 @@ from tests.log_tables.build import (
     a_log,
     a_table,
     append,
+    overwrite,
     paths_of,
     remove,
 )
@@ -46,6 +48,11 @@ def store(tmp_path: Path) -> WatchedStore:
 def fresh(path: Path | str) -> list[str]:
     invalidate()
     return paths_of(a_log(str(path)).snapshot())
+
+
+def cleaner(path: Path) -> TransactionLog:
+    """A log as of now, for ages of files."""
+    return TransactionLog(open_store(path), Options.parse({"checkpoint.enabled": "false"}), engine="test")
 
 
 def overtaking(store: WatchedStore, tmp_path: Path, *, adjust: Callable[..., Any] = lambda: None) -> None:
@@ -305,6 +312,87 @@ def test_cleaning_keeps_the_versions_before_a_damaged_json_checkpoint(tmp_path: 
     log.checkpoint()
     append(log, "b.split")
     (tmp_path / f"t/_transaction_log/{1:020d}.checkpoint.json").write_bytes(b"\x01\x01garbage")
-    cleaner = TransactionLog(open_store(tmp_path / "t"), Options(), engine="test")
-    assert cleaner.clean(log_hours=0).versions == ()
+    assert cleaner(tmp_path / "t").clean(log_hours=0).versions == ()
     assert fresh(tmp_path / "t") == ["a.split", "b.split"]
+
+
+def _with_late_state(path: Path, hours: float) -> Path:
+    """A truncated table, in which a state of an earlier version appears so many hours ago; that state."""
+    log = a_table(str(path))
+    append(log, "a.split")
+    log.checkpoint()
+    state = path / f"_transaction_log/state-v{1:020d}/_manifest.avro"
+    data = state.read_bytes()
+    overwrite(log, "b.split")
+    old = time.time() - 100 * 3600
+    for manifest in (path / "_transaction_log/manifests").iterdir():
+        os.utime(manifest, (old, old))
+    append(log, "c.split")
+    cleaner(path).truncate()
+    assert not state.exists()
+    state.parent.mkdir(exist_ok=True)
+    state.write_bytes(data)
+    appeared = time.time() - hours * 3600
+    os.utime(state, (appeared, appeared))
+    invalidate()
+    return state
+
+
+def test_a_state_that_appears_after_a_truncation_ends_no_purge_and_is_deleted_after_an_hour(tmp_path):
+    """The request that created it arrived late, and its manifests are gone."""
+    state = _with_late_state(tmp_path / "t", hours=0.5)
+    (tmp_path / "t/a.split").write_bytes(b"of a version that cannot be read")
+    os.utime(tmp_path / "t/a.split", (0, 0))
+    log = cleaner(tmp_path / "t")
+    assert sorted(log.referenced_splits().to_pylist()) == ["b.split", "c.split"]
+    assert purge(log, Options()).orphans_deleted == 1
+    assert state.exists()
+    then = time.time() - 3700
+    os.utime(state, (then, then))
+    assert log.expired().states == (1,)
+    assert purge(log, Options()).states_deleted == 1
+    assert not state.exists()
+    assert fresh(tmp_path / "t") == ["b.split", "c.split"]
+
+
+def test_versions_expire_beside_a_state_that_appeared_late(tmp_path):
+    _with_late_state(tmp_path / "t", hours=2)
+    log = a_log(str(tmp_path / "t"))
+    append(log, "d.split")
+    log.checkpoint()
+    old = time.time() - 50 * 24 * 3600
+    for file in (tmp_path / "t/_transaction_log").glob("0*.json"):
+        os.utime(file, (old, old))
+    assert cleaner(tmp_path / "t").clean().versions == (3,)
+    assert fresh(tmp_path / "t") == ["b.split", "c.split", "d.split"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_damaged_state_of_a_promised_version_is_not_deleted_and_ends_a_purge(tmp_path, version):
+    """Of an anchor, whose file is gone, and of one before another state."""
+    log = a_table(str(tmp_path / "t"))
+    folder = tmp_path / "t/_transaction_log"
+    manifests: set[Path] = set()
+    own: dict[int, set[Path]] = {}
+    for n in range(1, 5):
+        append(log, f"{n}.split")
+        if n != 3:
+            log.checkpoint()
+        own[n] = set((folder / "manifests").glob("manifest-*")) - manifests
+        manifests |= own[n]
+    for n in range(version + 1):
+        (folder / version_file(n)).unlink()
+    for n in (1, 2, 4):
+        state = folder / f"state-v{n:020d}"
+        if n < version:
+            shutil.rmtree(state)
+        else:
+            old = time.time() - (100 - n) * 3600
+            os.utime(state / "_manifest.avro", (old, old))
+    for manifest in own[version]:
+        manifest.unlink()
+    invalidate()
+    log = cleaner(tmp_path / "t")
+    assert log.clean(log_hours=0.5).states == ()
+    with pytest.raises(CorruptLogError, match=f"version {version} cannot be read"):
+        log.referenced_splits()

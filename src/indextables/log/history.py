@@ -24,13 +24,14 @@ from indextables.log.format.state_manifest import (
     resolve_manifest_path,
 )
 from indextables.log.load import Loader
-from indextables.log.retention import ExpiredFiles
+from indextables.log.retention import ExpiredFiles, late_states
 from indextables.log.segment import (
     Base,
     Segment,
     VersionFile,
     bases,
     earliest,
+    full_listing,
     reachable,
     segment_at,
     stamp_of,
@@ -325,7 +326,8 @@ def _by_other_base(loader: Loader, version: int, state: StateManifest, path: str
     """The splits that are live at the version of a state whose manifests are gone.
 
     A checkpoint leaves such a state if the one that it extends was deleted before it appeared; nobody relies
-    on it (PROTOCOL.md, "Retention"). Its token shows that other files describe the same version.
+    on it (PROTOCOL.md, "Retention"). Its token shows that other files describe the same version. There are
+    none, and no splits, if the version was cleaned up before the state appeared.
     """
     url = f"{loader.log.url}/{path}"
     header = decode_header(state.extra, url)
@@ -337,6 +339,10 @@ def _by_other_base(loader: Loader, version: int, state: StateManifest, path: str
         return loader.reload(version, token, (path,)).files()["path"].combine_chunks()
     except VersionNotFoundError:
         raise missing from None  # cleaned up since it was listed: the caller lists again
+    except CorruptLogError:
+        if version in late_states(loader, full_listing(loader.log)):
+            return pa.array([], pa.string())
+        raise
 
 
 def _by_checkpoints(loader: Loader, listing: Listing, gone: ExpiredFiles) -> Iterable[pa.Array]:

@@ -14,7 +14,7 @@ from indextables.log.format.checkpoint_files import Pointer, read_pointer
 from indextables.log.format.names import Listing, state_folder
 from indextables.log.format.state_manifest import StateManifest, decode_header, resolve_manifest_path
 from indextables.log.load import Loader
-from indextables.log.segment import Base, Stamp, bases, full_listing, stamp_of
+from indextables.log.segment import Base, Stamp, bases, full_listing, stamp_of, versions_after
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import log as opt
@@ -109,10 +109,15 @@ def expired_files(loader: Loader, listing: Listing, retention: Retention, *, now
     pointer = read_pointer(loader.log)
     retention = retention.limited(listing, now_ms)
     before_ms = now_ms - retention.manifest_ms
+    # These are no versions that could be read, so no retention counts them.
+    late = late_states(loader, listing)
+    everything = listing
+    listing = replace(listing, states={v: info for v, info in listing.states.items() if v not in late})
+    late = {v for v in late if everything.states[v].modified_ms < before_ms}
     anchor = _anchor(
         loader, listing, now_ms - retention.log_ms, lambda base: _is_confirmed(base, pointer, before_ms)
     )
-    files = ExpiredFiles()
+    files = ExpiredFiles(states=tuple(sorted(late)))
     if anchor is not None:
         pointer_version = pointer.version if pointer else None
         states = set(_old_states(listing, anchor, retention, pointer_version, now_ms))
@@ -126,12 +131,47 @@ def expired_files(loader: Loader, listing: Listing, retention: Retention, *, now
             versions=tuple(sorted(set(versions) - metadata_versions))
             if _is_self_contained(loader, listing, anchor)
             else (),
-            states=tuple(sorted(states - metadata_versions)),
+            states=tuple(sorted((states - metadata_versions) | late)),
             checkpoints=tuple(
                 sorted(v for v in listing.checkpoints if v < anchor.version and v != pointer_version)
             ),
         )
-    return _with_paths(loader, listing, files, now_ms - retention.manifest_ms)
+    return _with_paths(loader, everything, files, before_ms)
+
+
+def late_states(loader: Loader, listing: Listing) -> set[int]:
+    """The versions of states that appeared after their version was cleaned up, without their manifests.
+
+    The request that creates a state may arrive late, when a truncation has deleted the version and the
+    manifests. Such a state is all that is left of its version, and the newest version is read from a later
+    one. A state that is damaged looks different, unless its version is older than the retention promises:
+    the version's file, or the next version, which follows it or has an even newer state, is still there.
+    """
+    alone = [v for v in listing.states if v not in listing.versions and v not in listing.checkpoints]
+    if not alone:
+        return set()
+    newest = next((b for b in bases(listing) if _is_whole(loader, listing, b)), None)
+    if newest is None or versions_after(listing, newest.version) is None:
+        return set()
+    return {v for v in alone if v < newest.version and _is_late(loader, listing, v)}
+
+
+def _is_late(loader: Loader, listing: Listing, version: int) -> bool:
+    if version + 1 in listing.versions:
+        after = [b for b in bases(listing) if b.version == version + 1]
+        if not any(b.stamp[1] <= listing.states[version].modified_ms for b in after):
+            return False
+    state, path = _readable(loader, listing, version), listing.states[version].path
+    if state is None:
+        return False
+    try:
+        header = decode_header(state.extra, f"{loader.log.url}/{path}")
+    except CorruptLogError:
+        return False
+    if header is None or header.own_token is None:
+        return False  # of another engine, whose versions may have no files of their own
+    manifests = {resolve_manifest_path(m.path, path.rsplit("/", 1)[0]) for m in state.manifests}
+    return any(m not in listing.manifests and not loader.log.exists(m) for m in manifests)
 
 
 def _is_self_contained(loader: Loader, listing: Listing, anchor: Base) -> bool:
