@@ -99,9 +99,16 @@ class Cache(Generic[K, V]):
             return entry is not None and _age_ms(entry) < ttl_ms
 
     def put(self, key: K, value: V, *, capacity: float | None = None, max_weight: float = math.inf) -> None:
-        """Add or replace a value, and evict others until number and weight are within their limits."""
+        """Add or replace a value, and evict others until number and weight are within their limits.
+
+        A value that is heavier than all may be is not added, and evicts no other one.
+        """
+        entry = self._entry(value)
         with self._lock:
-            self._entries[key] = self._entry(value)
+            if entry.weight > max_weight:
+                self._entries.pop(key, None)
+                return
+            self._entries[key] = entry
             self._evict(self._capacity if capacity is None else capacity, max_weight)
 
     def put_if_absent(self, key: K, value: V, *, capacity: float | None = None) -> V:

@@ -256,12 +256,30 @@ def test_the_clock_of_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.get("a", ttl_ms=0) is None, "no time to live is off"
 
 
-def test_a_value_heavier_than_the_bound_is_not_kept() -> None:
+def test_version_files_are_bounded_by_the_bytes_of_their_text(tmp_path: Path) -> None:
+    options = {"transaction.cache.fileList.maxBytes": "256K"}
+    log = a_table(str(tmp_path / "t"), options)
+    for version in range(12):
+        append(log, *(f"{version}-{n}.split" for n in range(10)))
+    invalidate()
+    assert log.snapshot().num_files == 120
+    kept = cache_statistics()["version"]
+    assert 8192 < kept.weight <= 16384
+    assert 3 < kept.entries < 12
+    append(log, *(f"many-{n}.split" for n in range(500)))
+    invalidate()
+    assert log.snapshot().num_files == 620
+    assert cache_statistics()["version"].weight <= 16384
+
+
+def test_a_value_heavier_than_the_bound_is_not_kept_and_evicts_no_other() -> None:
     cache: Cache[str, str] = Cache(weigh=len)
     cache.put("a", "small", capacity=5, max_weight=10)
     cache.put("b", "x" * 11, capacity=5, max_weight=10)
     assert cache.get("b", ttl_ms=1000) is None
-    assert cache.statistics().weight == 0
+    assert cache.statistics().weight == 5
+    cache.put("a", "x" * 11, capacity=5, max_weight=10)
+    assert cache.statistics().entries == 0, "nor does the value stay that it replaces"
 
 
 def test_a_value_put_twice_counts_once() -> None:

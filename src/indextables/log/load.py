@@ -34,7 +34,7 @@ from indextables.log.segment import (
     version_files,
 )
 from indextables.log.snapshot import BaseState, Delta, Fallback, FileLists, Snapshot
-from indextables.log.snapshot_cache import METADATA, VERSIONS, cache_limits
+from indextables.log.snapshot_cache import METADATA, VERSIONS, cache_limits, most_version_bytes
 from indextables.options import Options
 from indextables.options import log as opt
 from indextables.store import Store
@@ -199,17 +199,20 @@ class Loader:
         """The actions of one version."""
         keep = cache_limits(self.options, opt.CACHE_VERSION_TTL_MS, opt.CACHE_VERSION_CAPACITY)
         cached = VERSIONS.get((self.log.cache_scope, file), ttl_ms=keep.ttl_ms) if keep.capacity else None
-        if cached is not None:
-            return cached
-        actions = self.read_version(file.version)
-        if keep.capacity:
-            VERSIONS.put((self.log.cache_scope, file), actions, capacity=keep.capacity)
-        return actions
+        if cached is None:
+            cached = self._read_sized(file.version)
+            if keep.capacity:
+                most = most_version_bytes(self.options)
+                VERSIONS.put((self.log.cache_scope, file), cached, capacity=keep.capacity, max_weight=most)
+        return cached[0]
 
     def read_version(self, version: int) -> list[Action]:
         """The actions of the file that a version has now."""
+        return self._read_sized(version)[0]
+
+    def _read_sized(self, version: int) -> tuple[list[Action], int]:
         path = version_path(version)
-        return version_file.decode(self.get(path), f"{self.log.url}/{path}")
+        return version_file.decode_sized(self.get(path), f"{self.log.url}/{path}")
 
     def state(self, base: Base) -> StateManifest:
         """The state in a file; raises if it describes another version."""

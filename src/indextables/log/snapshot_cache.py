@@ -51,13 +51,21 @@ def cache_limits(options: Options, ttl: opt.Milliseconds, capacity: opt.Count) -
 
 SNAPSHOTS: Cache[Key, Snapshot] = Cache()
 NEWEST: Cache[Key, tuple[Snapshot, Stamp | None]] = Cache()
-VERSIONS: Cache[Key, list[Action]] = Cache()
+# The actions of version files, with the size of their text: objects take two to three times the memory.
+VERSIONS: Cache[Key, tuple[list[Action], int]] = Cache(weigh=lambda read: read[1])
 METADATA: Cache[Key, Metadata] = Cache()
 # By snapshot, or by the blocks that they are from.
 FILE_LISTS: Cache[Key, pa.Table] = Cache(weigh=lambda listed: int(listed.nbytes))
 MANIFEST_STARTS: Cache[Key, ManifestStart] = Cache(weigh=lambda start: start.nbytes)
-# The starts of manifests are small: their share of the memory of file lists.
+# The starts of manifests are small, and version files are merged into file lists: what each may take of the
+# memory of file lists, besides that.
 _STARTS_SHARE = 16
+_VERSIONS_SHARE = 16
+
+
+def most_version_bytes(options: Options) -> int:
+    """The maximum size of all cached version files, as text."""
+    return options.get(opt.CACHE_FILES_MAX_BYTES) // _VERSIONS_SHARE
 
 
 class SnapshotCache:

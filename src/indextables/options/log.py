@@ -298,7 +298,8 @@ CACHE_FILES_MAX_BYTES = option(
     "transaction.cache.fileList.maxBytes",
     size,
     1 << 30,
-    "Maximum memory of all cached file lists.",
+    "Maximum memory of all cached file lists. Texts of version files and starts of manifests are "
+    "limited to a sixteenth of it each.",
     where=_READ,
     default_text="1G",
 )

@@ -36,7 +36,12 @@ def encode(actions: Iterable[Action], *, compress: bool = True) -> bytes:
 
 
 def decode(data: bytes, url: str) -> list[Action]:
-    """The actions of a version file, in their order.
+    """The actions of a version file, in their order; see `decode_sized`."""
+    return decode_sized(data, url)[0]
+
+
+def decode_sized(data: bytes, url: str) -> tuple[list[Action], int]:
+    """The actions of a version file, in their order, and the size of its text in bytes.
 
     Blank lines, unknown actions and unknown fields are ignored.
 
@@ -52,7 +57,7 @@ def decode(data: bytes, url: str) -> list[Action]:
         raise CorruptLogError(url, "is empty, though every version has at least one action")
     text = unpack(data, url)
     check_lines(text, len(data), url)
-    return decode_lines(_unsealed(text, url), url)
+    return decode_lines(_unsealed(text, url), url), len(text)
 
 
 def check_lines(text: bytes, packed: int, url: str) -> None:
