@@ -1,5 +1,6 @@
 """HDFS: atomic creates on a real cluster, under races, lost answers and kills. Run by `make matrix`."""
 
+import errno
 import multiprocessing
 import secrets
 import signal
@@ -9,8 +10,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,7 +20,8 @@ from pyspark.sql import SparkSession
 import indextables
 from indextables.errors import CredentialsError, ObjectMissingError, StoreError
 from indextables.options import Options
-from indextables.store import Store, open_store
+from indextables.store import Store, hdfs, open_store
+from indextables.store.backend import Backoff
 from indextables.store.hdfs import HdfsBackend
 from tests.servers.fixtures import StoreUrl
 from tests.servers.hdfs import HdfsServer
@@ -334,6 +337,85 @@ def test_a_name_service_is_found_in_the_options() -> None:
     }
     with pytest.raises(StoreError, match="check the name node"):
         open_store("hdfs://Lake/t", Options.parse(given)).get("x")
+
+
+class FakeNameNode:
+    """Loses the answer of the first rename, which has taken effect or not; then the source is not there."""
+
+    def __init__(self, size: int | None) -> None:
+        self.size = size
+        self.renames = 0
+
+    def create(self, _path: str, _options: object) -> "FakeNameNode":
+        return self
+
+    def write(self, data: bytes) -> int:
+        return len(data)
+
+    def hsync(self) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def rename(self, source: str, *_: object) -> None:
+        self.renames += 1
+        if self.renames == 1:
+            raise OSError("early eof")
+        raise FileNotFoundError(source)
+
+    def get_file_info(self, path: str) -> SimpleNamespace:
+        if self.size is None:
+            raise FileNotFoundError(path)
+        return SimpleNamespace(length=self.size)
+
+    def delete(self, *_: object) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("size", "stands"), [(5, True), (4, False), (None, False)])
+@pytest.mark.parametrize("way", ["put", "upload", "sink"])
+def test_after_a_lost_rename_only_a_file_that_is_there_counts_as_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, size: int | None, stands: bool, way: str
+) -> None:
+    """The temporary file may be gone because its folder was deleted meanwhile."""
+    name_node = FakeNameNode(size)
+    monkeypatch.setattr(HdfsBackend, "_client", lambda _: name_node)
+    monkeypatch.setitem(sys.modules, "hdfs_native", SimpleNamespace(WriteOptions=lambda **_: None))
+    monkeypatch.setattr(hdfs, "_BACKOFF", Backoff(0, 0))
+    store = open_store("hdfs://lake:8020/t")
+    (tmp_path / "file").write_bytes(b"bytes")
+
+    def write() -> None:
+        if way == "put":
+            store.put("part.split", b"bytes")
+        elif way == "upload":
+            store.upload("part.split", tmp_path / "file")
+        else:
+            with store.open_upload("part.split") as sink:
+                sink.write(b"bytes")
+
+    with nullcontext() if stands else pytest.raises(StoreError, match="repeat the operation"):
+        write()
+    assert name_node.renames == 2
+
+
+def test_an_error_of_the_local_file_is_not_taken_for_a_lost_connection(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    name_node, reads = FakeNameNode(5), []
+
+    def fail(*_: object) -> None:
+        reads.append(1)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(HdfsBackend, "_client", lambda _: name_node)
+    monkeypatch.setitem(sys.modules, "hdfs_native", SimpleNamespace(WriteOptions=lambda **_: None))
+    monkeypatch.setattr(hdfs, "_copy", fail)
+    (tmp_path / "file").write_bytes(b"bytes")
+    with pytest.raises(StoreError, match="Input/output error"):
+        open_store("hdfs://lake:8020/t").upload("part.split", tmp_path / "file")
+    assert (len(reads), name_node.renames) == (1, 0)
 
 
 def test_without_the_package_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

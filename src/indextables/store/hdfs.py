@@ -99,7 +99,7 @@ class HdfsBackend:
 
     def put(self, key: str, data: bytes) -> None:
         """Write a file, replacing one that is there."""
-        self._write(key, lambda writer: writer.write(data))
+        self._write(key, lambda writer: writer.write(data), len(data))
 
     def create(self, key: str, data: bytes) -> None:
         """Write a file if there is none; if the file exists, the caller determines who wrote it.
@@ -124,7 +124,7 @@ class HdfsBackend:
         """Copy a local file in, atomically."""
         with open(local_file, "rb", buffering=0) as source:  # noqa: PTH123 - a string is what callers have
             size = os.fstat(source.fileno()).st_size
-            self._write(key, lambda writer: _copy(source, writer))
+            self._write(key, lambda writer: _copy(source, writer), size)
         return size
 
     def open_upload(self, key: str) -> Sink:
@@ -175,15 +175,15 @@ class HdfsBackend:
                 self._abandon(temporary)
             raise
 
-    def publish(self, key: str, temporary: str, writer: Any) -> None:  # noqa: ANN401
-        """Flush a temporary file and give it its name, replacing a file that has it."""
+    def publish(self, key: str, temporary: str, writer: Any, size: int) -> None:  # noqa: ANN401
+        """Flush a temporary file of so many bytes and give it its name, replacing a file that has it."""
         try:
             with self._translate_errors(key, writes=True):
                 _finish(writer)
         except BaseException:
             self._abandon(temporary)
             raise
-        self._rename_over(temporary, key)
+        self._rename_over(temporary, key, size)
 
     def discard(self, temporary: str, writer: Any) -> None:  # noqa: ANN401
         """Delete a temporary file that is not finished."""
@@ -197,10 +197,10 @@ class HdfsBackend:
         with self._translate_errors(key, writes=True):
             yield
 
-    def _write(self, key: str, fill: Callable[[Any], Any]) -> None:
-        self._rename_over(self._fill(key, fill), key)
+    def _write(self, key: str, fill: Callable[[Any], Any], size: int) -> None:
+        self._rename_over(self._fill(key, fill), key, size)
 
-    def _rename_over(self, temporary: str, key: str) -> None:
+    def _rename_over(self, temporary: str, key: str, size: int) -> None:
         lost = False
 
         def rename() -> None:
@@ -208,7 +208,9 @@ class HdfsBackend:
             try:
                 self._client().rename(_path(temporary), _path(key), True)
             except FileNotFoundError:
-                if not lost:  # else an attempt before this one took effect
+                # If an attempt before this one took effect, the file is there under its name. It is not if
+                # its folder was deleted meanwhile.
+                if not lost or self._size_of(key) != size:
                     raise
             except OSError as error:
                 lost = lost or _is_lost(error)
@@ -220,6 +222,14 @@ class HdfsBackend:
         except BaseException:
             self._abandon(temporary)
             raise
+
+    def _size_of(self, key: str) -> int | None:
+        """The size of a file; None if there is none."""
+        try:
+            length: int = self._client().get_file_info(_path(key)).length
+        except FileNotFoundError:
+            return None
+        return length
 
     def _fill(self, key: str, fill: Callable[[Any], Any]) -> str:
         """Write a temporary file, flush and close it; returns its key. `fill` may be called several times."""
@@ -371,7 +381,7 @@ class _HdfsSink(Sink):
             _write_all(self._writer, data)
 
     def _publish(self) -> None:
-        self._backend.publish(self._key, self._temporary, self._writer)
+        self._backend.publish(self._key, self._temporary, self._writer, self.tell())
 
     def _discard(self) -> None:
         self._backend.discard(self._temporary, self._writer)
@@ -395,8 +405,12 @@ def _copy(source: IO[bytes], writer: Any) -> None:  # noqa: ANN401
 
 
 def _is_lost(error: OSError) -> bool:
-    """Whether the connection was lost before the answer; other errors have their own classes."""
-    return type(error) is OSError or isinstance(error, ConnectionError)
+    """Whether the connection was lost before the answer; other errors have their own classes.
+
+    hdfs-native raises a plain OSError for each error of a connection, without a number. One with a number is
+    of the local file that is read.
+    """
+    return (type(error) is OSError and error.errno is None) or isinstance(error, ConnectionError)
 
 
 def _read(reader: Any, start: int, end: int) -> bytes:  # noqa: ANN401
