@@ -131,6 +131,23 @@ def test_with_everything_old_the_newest_version_and_its_state_stay(tmp_path: Pat
     history.check(range(12, 13))
 
 
+@pytest.mark.parametrize("way", ["clean", "truncate"])
+def test_objects_with_which_a_killed_process_tried_the_store_are_deleted_after_a_day(
+    tmp_path: Path, way: str
+) -> None:
+    history = History(tmp_path / "t")
+    names = {f"{kind}{n:032x}": age for kind in (".clock-", "_probe_") for n, age in enumerate((23, 25))}
+    others = [".clock-of-somebody", "_probe_", f"_probe_{7:033x}", f".clock-{7:032x}.json"]
+    for name, age in (names | dict.fromkeys(others, 1000)).items():
+        (history.folder / name).write_bytes(b"clock")
+        aged(history.folder / name, age)
+    log = cleaner(str(tmp_path / "t"))
+    log.clean() if way == "clean" else log.truncate()
+    left = {path.name for path in history.folder.iterdir()}
+    assert left & names.keys() == {name for name, age in names.items() if age == 23}
+    assert left >= set(others)
+
+
 def test_states_are_kept_by_number(tmp_path: Path) -> None:
     history = History(tmp_path / "t")
     base = {"purge.txLogRetentionHours": "1", "state.retention.hours": "0"}

@@ -25,6 +25,8 @@ from indextables.store import ObjectInfo
 HOUR_MS = 3_600_000
 # The minimum age at which unreferenced manifests are deleted: a running checkpoint may need younger ones.
 MIN_MANIFEST_AGE_HOURS = 1.0
+# The minimum age at which objects that tried the store are deleted: their processes are dead.
+_PROBE_AGE_MS = 24 * HOUR_MS
 # A limit on the number of versions does not apply to versions younger than this: operations may use them.
 MIN_VERSION_AGE_MS = HOUR_MS
 # The log is cleaned when at least 1 of so many versions has expired, because cleaning reads all states.
@@ -136,7 +138,7 @@ def expired_files(loader: Loader, listing: Listing, retention: Retention, *, now
                 sorted(v for v in listing.checkpoints if v < anchor.version and v != pointer_version)
             ),
         )
-    return _with_paths(loader, everything, files, before_ms)
+    return _with_paths(loader, everything, files, before_ms, now_ms)
 
 
 def late_states(loader: Loader, listing: Listing) -> set[int]:
@@ -202,7 +204,9 @@ def _readable(loader: Loader, listing: Listing, version: int) -> StateManifest |
         return None
 
 
-def files_before(loader: Loader, listing: Listing, version: int, *, manifests_before_ms: int) -> ExpiredFiles:
+def files_before(
+    loader: Loader, listing: Listing, version: int, *, manifests_before_ms: int, now_ms: int
+) -> ExpiredFiles:
     """The files that only versions before this one need.
 
     There must be a base at it before they are deleted.
@@ -212,7 +216,7 @@ def files_before(loader: Loader, listing: Listing, version: int, *, manifests_be
         states=tuple(sorted(v for v in listing.states if v < version)),
         checkpoints=tuple(sorted(v for v in listing.checkpoints if v < version)),
     )
-    return _with_paths(loader, listing, files, manifests_before_ms)
+    return _with_paths(loader, listing, files, manifests_before_ms, now_ms)
 
 
 def check_base(loader: Loader, listing: Listing, version: int, snapshot: Snapshot) -> None:
@@ -313,7 +317,7 @@ def _old_states(
 
 
 def _with_paths(
-    loader: Loader, listing: Listing, files: ExpiredFiles, manifests_before_ms: int
+    loader: Loader, listing: Listing, files: ExpiredFiles, manifests_before_ms: int, now_ms: int
 ) -> ExpiredFiles:
     leading = [listing.versions[v].path for v in files.versions]
     leading += [listing.checkpoints[v].path for v in files.checkpoints]
@@ -333,6 +337,7 @@ def _with_paths(
         if version in files.checkpoints
         or (version not in listing.checkpoints and info.modified_ms < manifests_before_ms)
     )
+    probes = (info.path for info in listing.probes if info.modified_ms < now_ms - _PROBE_AGE_MS)
     return ExpiredFiles(
         files.versions,
         files.states,
@@ -340,7 +345,7 @@ def _with_paths(
         manifests,
         filter_bundles,
         leading=tuple(leading),
-        led_to=(*parts, *manifests, *filter_bundles),
+        led_to=(*parts, *manifests, *filter_bundles, *probes),
         stamps={path: stamp for path, stamp in _stamps(listing).items() if path in leading_paths},
     )
 

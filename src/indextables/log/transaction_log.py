@@ -389,7 +389,7 @@ class TransactionLog:
 
         def read(listing: Listing) -> retention.ExpiredFiles:
             expired_files = retention.files_before(
-                self._loader, listing, version, manifests_before_ms=before_ms
+                self._loader, listing, version, manifests_before_ms=before_ms, now_ms=now_ms
             )
             if expired_files.leading and not dry_run:
                 retention.check_base(self._loader, listing, version, snapshot)

@@ -29,6 +29,8 @@ _CHECKPOINT = re.compile(r"(00[0-9]{18})\.checkpoint\.json")
 _CHECKPOINT_PART = re.compile(r"(00[0-9]{18})\.checkpoint\.[^./]+\.[0-9]+\.json")
 _STATE = re.compile(r"(state-v((?:00)?[0-9]{1,18}))/_manifest\.(avro|json)")
 _FILTER_BUNDLE = re.compile(r"manifests/filters-[0-9a-f]{32}\.bin")
+# Objects that a process writes to learn the store's time, or whether creates are atomic, and deletes at once.
+_PROBE = re.compile(r"(?:\.clock-|_probe_)[0-9a-f]{32}")
 _STATE_MANIFEST = re.compile(r"(?:manifests|state-v(?:00)?[0-9]{1,18})/manifest-[^/]+\.avro")
 
 
@@ -80,6 +82,8 @@ class Listing:
     manifests: dict[str, ObjectInfo] = field(default_factory=dict)
     filter_bundles: dict[str, ObjectInfo] = field(default_factory=dict)
     pointer: ObjectInfo | None = None
+    # Objects that a running or a killed process wrote to try the store. They come and go beside all others.
+    probes: list[ObjectInfo] = field(default_factory=list, compare=False)
     # A state in the folder of a version that it does not describe (see `segment.full_listing`).
     misfiled: ObjectInfo | None = None
 
@@ -108,6 +112,8 @@ class Listing:
             self.checkpoint_parts.append((int(match[1]), info))
         elif info.path == POINTER:
             self.pointer = info
+        elif _PROBE.fullmatch(info.path):
+            self.probes.append(info)
 
     @property
     def latest(self) -> int | None:
