@@ -338,19 +338,16 @@ def _with_late_state(path: Path, hours: float) -> Path:
     return state
 
 
-def test_a_state_that_appears_after_a_truncation_ends_no_purge_and_is_deleted_after_an_hour(tmp_path):
+def test_a_state_that_appears_after_a_truncation_ends_no_purge_and_is_deleted(tmp_path):
     """The request that created it arrived late, and its manifests are gone."""
     state = _with_late_state(tmp_path / "t", hours=0.5)
     (tmp_path / "t/a.split").write_bytes(b"of a version that cannot be read")
     os.utime(tmp_path / "t/a.split", (0, 0))
     log = cleaner(tmp_path / "t")
     assert sorted(log.referenced_splits().to_pylist()) == ["b.split", "c.split"]
-    assert purge(log, Options()).orphans_deleted == 1
-    assert state.exists()
-    then = time.time() - 3700
-    os.utime(state, (then, then))
     assert log.expired().states == (1,)
-    assert purge(log, Options()).states_deleted == 1
+    purged = purge(log, Options())
+    assert (purged.orphans_deleted, purged.states_deleted) == (1, 1)
     assert not state.exists()
     assert fresh(tmp_path / "t") == ["b.split", "c.split"]
 
@@ -365,6 +362,23 @@ def test_versions_expire_beside_a_state_that_appeared_late(tmp_path):
         os.utime(file, (old, old))
     assert cleaner(tmp_path / "t").clean().versions == (3,)
     assert fresh(tmp_path / "t") == ["b.split", "c.split", "d.split"]
+
+
+def test_a_state_without_manifests_goes_with_the_other_files_of_its_version(tmp_path):
+    """Else a purge could not tell which splits it names: a slow writer left it beside a JSON checkpoint."""
+    path = str(tmp_path / "t")
+    append(a_table(path), "a.split")
+    a_log(path, {"state.format": "json"}).checkpoint()
+    a_log(path).checkpoint()
+    for manifest in (tmp_path / "t/_transaction_log/manifests").iterdir():
+        manifest.unlink()
+    invalidate()
+    append(a_log(path), "b.split")
+    a_log(path).checkpoint()
+    cleaned = cleaner(tmp_path / "t").clean(log_hours=0)
+    assert (cleaned.versions, cleaned.checkpoints, cleaned.states) == ((0, 1), (1,), (1,))
+    assert sorted(cleaner(tmp_path / "t").referenced_splits().to_pylist()) == ["a.split", "b.split"]
+    assert fresh(path) == ["a.split", "b.split"]
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -115,7 +115,6 @@ def expired_files(loader: Loader, listing: Listing, retention: Retention, *, now
     late = late_states(loader, listing)
     everything = listing
     listing = replace(listing, states={v: info for v, info in listing.states.items() if v not in late})
-    late = {v for v in late if everything.states[v].modified_ms < before_ms}
     anchor = _anchor(
         loader, listing, now_ms - retention.log_ms, lambda base: _is_confirmed(base, pointer, before_ms)
     )
@@ -123,6 +122,12 @@ def expired_files(loader: Loader, listing: Listing, retention: Retention, *, now
     if anchor is not None:
         pointer_version = pointer.version if pointer else None
         states = set(_old_states(listing, anchor, retention, pointer_version, now_ms))
+        # The other files of its version may go now, without which nothing can be read from such a state.
+        states |= {
+            v
+            for v in listing.states
+            if v < anchor.version and v != pointer_version and _lacks_manifests(loader, listing, v)
+        }
         metadata_versions = _metadata_of_the_rest(loader, listing, states)
         versions = (
             v
@@ -163,6 +168,14 @@ def _is_late(loader: Loader, listing: Listing, version: int) -> bool:
         after = [b for b in bases(listing) if b.version == version + 1]
         if not any(b.stamp[1] <= listing.states[version].modified_ms for b in after):
             return False
+    return _lacks_manifests(loader, listing, version)
+
+
+def _lacks_manifests(loader: Loader, listing: Listing, version: int) -> bool:
+    """Whether a manifest of a state of ours is missing.
+
+    Versions of other engines may have no files of their own, so that their states are all there is.
+    """
     state, path = _readable(loader, listing, version), listing.states[version].path
     if state is None:
         return False
@@ -171,7 +184,7 @@ def _is_late(loader: Loader, listing: Listing, version: int) -> bool:
     except CorruptLogError:
         return False
     if header is None or header.own_token is None:
-        return False  # of another engine, whose versions may have no files of their own
+        return False
     manifests = {resolve_manifest_path(m.path, path.rsplit("/", 1)[0]) for m in state.manifests}
     return any(m not in listing.manifests and not loader.log.exists(m) for m in manifests)
 
