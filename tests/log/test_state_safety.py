@@ -318,6 +318,42 @@ def test_a_json_checkpoint_of_another_table_is_not_read(
     assert fresh(tmp_path / "t") == ["more.split", "other.split"]
 
 
+def test_a_commit_that_comes_after_its_version_was_cleaned_up_finds_that_out_by_a_json_checkpoint(
+    store, tmp_path
+):
+    """Else its file stays, and makes the checkpoint look like that of another table."""
+    options, folder = {"state.format": "json"}, tmp_path / "t/_transaction_log"
+    other = a_table(str(tmp_path / "t"), options)
+    (tmp_path / "t/late.split").write_bytes(b"rows")
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create" and path == version_file(1):
+            store.watch.before = Watch().before
+            append(other, "a.split")
+            other.checkpoint()
+            append(other, "b.split")
+            for version in range(2):
+                (folder / version_file(version)).unlink()
+
+    store.watch.before = before
+    assert append(a_log(store, options), "late.split").version == 3
+    assert not (folder / version_file(1)).exists()
+    assert fresh(tmp_path / "t") == ["a.split", "b.split", "late.split"]
+
+
+def test_a_json_checkpoint_is_read_beside_a_late_commit_of_its_version(tmp_path):
+    path, options = str(tmp_path / "t"), {"state.format": "json"}
+    log = a_table(path, options)
+    shutil.copytree(tmp_path / "t", tmp_path / "other")
+    append(a_log(str(tmp_path / "other"), options), "late.split")
+    append(log, "a.split")
+    log.checkpoint()
+    own = tmp_path / f"t/_transaction_log/{1:020d}.json"
+    shutil.copy(tmp_path / f"other/_transaction_log/{1:020d}.json", own)
+    assert fresh(path) == ["a.split"]
+    assert a_log(path).referenced_splits().to_pylist().count("a.split") == 1
+
+
 def test_a_state_whose_manifests_are_gone_does_not_hide_the_json_checkpoint_of_its_version(tmp_path, caplog):
     path, json_format = str(tmp_path / "t"), {"state.format": "json"}
     append(a_table(path, json_format), "a.split")

@@ -225,21 +225,37 @@ class Loader:
         return state
 
     def checkpoint_actions(self, version: int) -> list[Action]:
-        """The actions of a JSON checkpoint; raises if it is damaged, or of another commit of that number.
+        """The actions of a JSON checkpoint; raises if it is damaged, or of another table.
 
         A writer may die after it wrote a checkpoint into a table that was created again meanwhile.
         """
         actions = read_checkpoint(self.log, version)
-        token = _token_of(actions)
-        own = None
-        with suppress(CorruptLogError):  # the version's own file may be gone
-            own = _token_of(self.read_version(version)) if token else None
-        if own not in (None, token):
+        if not self._is_of_this_table(version, next((a for a in actions if isinstance(a, CommitInfo)), None)):
             raise CorruptLogError(
                 f"{self.log.url}/{checkpoint_file(version)}",
                 f"it is of another commit than version {version}, in a table that was deleted or replaced",
             )
         return actions
+
+    def _is_of_this_table(self, version: int, info: CommitInfo | None) -> bool:
+        """Whether a JSON checkpoint, by its commit, belongs to the table that the version files belong to.
+
+        The version's own file may be gone. Or it may be that of a commit which came too late, after the
+        version was cleaned up: then the next version follows the checkpoint. If there is no next version,
+        both follow the same one.
+        """
+        own = self._commit_of(version) if info is not None and info.token else None
+        if info is None or own is None or own.token in (None, "", info.token):
+            return True
+        after = self._commit_of(version + 1)
+        if after is not None and after.base_token is not None:
+            return after.base_token == info.token
+        return own.base_token is not None and own.base_token in info.lineage[-2:-1]
+
+    def _commit_of(self, version: int) -> CommitInfo | None:
+        with suppress(CorruptLogError):  # there is no such file
+            return next((a for a in self.read_version(version) if isinstance(a, CommitInfo)), None)
+        return None
 
     def header(self, base: Base, state: StateManifest) -> StateHeader | None:
         """The header of a state; None if another engine wrote the state."""
@@ -347,11 +363,6 @@ class Loader:
         workers = min(self.options.get(opt.MAX_CONCURRENT_READS), len(items))
         with ThreadPoolExecutor(workers) as pool:
             return list(pool.map(read, items))
-
-
-def _token_of(actions: Sequence[Action]) -> str | None:
-    """The token of the commit that wrote a version; None if it has none."""
-    return next((a.token or None for a in actions if isinstance(a, CommitInfo)), None)
 
 
 def check_lineage(url: str, token: str | None, versions: Sequence[tuple[int, Sequence[Action]]]) -> None:
