@@ -294,6 +294,37 @@ def test_a_json_checkpoint_of_a_table_that_was_created_again_stays(
     assert fresh(tmp_path / "t") == ["other.split"]
 
 
+@pytest.mark.parametrize("how", ["deleted", "slow"])
+def test_nobody_relies_on_a_json_checkpoint_whose_parts_are_or_may_be_deleted(
+    store: WatchedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(checkpoint_files, "ACTIONS_PER_PART", 3)
+    now, folder = 1_775_000_000_000, tmp_path / "t/_transaction_log"
+    append(a_table(str(tmp_path / "t")), "a.split")
+
+    def before(operation: str, path: str) -> None:
+        nonlocal now
+        if operation == "create" and path.endswith(".checkpoint.json"):
+            if how == "slow":
+                now += 2 * 3_600_000
+                return
+            for part in folder.glob("*.checkpoint.*.*.json"):
+                part.unlink()
+
+    store.watch.before = before
+    options = Options.parse({"state.format": "json"})
+    watched: Any = store
+    log = TransactionLog(watched, options, engine="slow", env=Environment(now_ms=lambda: now))
+    with pytest.raises(StateExpiredError):
+        log.checkpoint()
+    assert not (folder / "_last_checkpoint").exists()
+    store.watch.before = Watch().before
+    assert fresh(tmp_path / "t") == ["a.split"]
+    if how == "deleted":
+        assert log.checkpoint().version == 2, "the damaged one stays: it is not known whose it is"
+    assert fresh(tmp_path / "t") == ["a.split"]
+
+
 @pytest.mark.parametrize("parts", [False, True])
 def test_a_json_checkpoint_of_another_table_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, parts: bool
@@ -319,8 +350,8 @@ def test_a_json_checkpoint_of_another_table_is_not_read(
 
 
 def test_a_commit_that_comes_after_its_version_was_cleaned_up_finds_that_out_by_a_json_checkpoint(
-    store, tmp_path
-):
+    store: WatchedStore, tmp_path: Path
+) -> None:
     """Else its file stays, and makes the checkpoint look like that of another table."""
     options, folder = {"state.format": "json"}, tmp_path / "t/_transaction_log"
     other = a_table(str(tmp_path / "t"), options)
@@ -341,7 +372,7 @@ def test_a_commit_that_comes_after_its_version_was_cleaned_up_finds_that_out_by_
     assert fresh(tmp_path / "t") == ["a.split", "b.split", "late.split"]
 
 
-def test_a_json_checkpoint_is_read_beside_a_late_commit_of_its_version(tmp_path):
+def test_a_json_checkpoint_is_read_beside_a_late_commit_of_its_version(tmp_path: Path) -> None:
     path, options = str(tmp_path / "t"), {"state.format": "json"}
     log = a_table(path, options)
     shutil.copytree(tmp_path / "t", tmp_path / "other")
@@ -354,7 +385,9 @@ def test_a_json_checkpoint_is_read_beside_a_late_commit_of_its_version(tmp_path)
     assert a_log(path).referenced_splits().to_pylist().count("a.split") == 1
 
 
-def test_a_state_whose_manifests_are_gone_does_not_hide_the_json_checkpoint_of_its_version(tmp_path, caplog):
+def test_a_state_whose_manifests_are_gone_does_not_hide_the_json_checkpoint_of_its_version(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path, json_format = str(tmp_path / "t"), {"state.format": "json"}
     append(a_table(path, json_format), "a.split")
     assert a_log(path, json_format).truncate()[0] == 1

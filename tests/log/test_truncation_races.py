@@ -338,21 +338,21 @@ def _with_late_state(path: Path, hours: float) -> Path:
     return state
 
 
-def test_a_state_that_appears_after_a_truncation_ends_no_purge_and_is_deleted(tmp_path):
+def test_a_state_that_appears_after_a_truncation_ends_no_purge_and_is_deleted(tmp_path: Path) -> None:
     """The request that created it arrived late, and its manifests are gone."""
     state = _with_late_state(tmp_path / "t", hours=0.5)
     (tmp_path / "t/a.split").write_bytes(b"of a version that cannot be read")
     os.utime(tmp_path / "t/a.split", (0, 0))
     log = cleaner(tmp_path / "t")
     assert sorted(log.referenced_splits().to_pylist()) == ["b.split", "c.split"]
-    assert log.expired().states == (1,)
+    assert log.expired_files().states == (1,)
     purged = purge(log, Options())
     assert (purged.orphans_deleted, purged.states_deleted) == (1, 1)
     assert not state.exists()
     assert fresh(tmp_path / "t") == ["b.split", "c.split"]
 
 
-def test_versions_expire_beside_a_state_that_appeared_late(tmp_path):
+def test_versions_expire_beside_a_state_that_appeared_late(tmp_path: Path) -> None:
     _with_late_state(tmp_path / "t", hours=2)
     log = a_log(str(tmp_path / "t"))
     append(log, "d.split")
@@ -364,7 +364,7 @@ def test_versions_expire_beside_a_state_that_appeared_late(tmp_path):
     assert fresh(tmp_path / "t") == ["b.split", "c.split", "d.split"]
 
 
-def test_a_state_without_manifests_goes_with_the_other_files_of_its_version(tmp_path):
+def test_a_state_without_manifests_goes_with_the_other_files_of_its_version(tmp_path: Path) -> None:
     """Else a purge could not tell which splits it names: a slow writer left it beside a JSON checkpoint."""
     path = str(tmp_path / "t")
     append(a_table(path), "a.split")
@@ -382,7 +382,9 @@ def test_a_state_without_manifests_goes_with_the_other_files_of_its_version(tmp_
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_damaged_state_of_a_promised_version_is_not_deleted_and_ends_a_purge(tmp_path, version):
+def test_a_damaged_state_of_a_promised_version_is_not_deleted_and_ends_a_purge(
+    tmp_path: Path, version: int
+) -> None:
     """Of an anchor, whose file is gone, and of one before another state."""
     log = a_table(str(tmp_path / "t"))
     folder = tmp_path / "t/_transaction_log"

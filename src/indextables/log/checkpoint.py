@@ -294,6 +294,11 @@ def _clocks_ms(env: Environment) -> tuple[int, int]:
     return env.now_ms(), int(time.monotonic() * 1000)
 
 
+def _elapsed_ms(env: Environment, started_ms: tuple[int, int]) -> int:
+    """The time since then, by the clock that went faster."""
+    return max(now - then for now, then in zip(_clocks_ms(env), started_ms, strict=True))
+
+
 def _check_state(loader: Loader, snapshot: Snapshot, created: _CreatedState, env: Environment) -> None:
     """Refuse to rely on a state if manifests that it refers to were, or are about to be, deleted.
 
@@ -316,9 +321,8 @@ def _check_state(loader: Loader, snapshot: Snapshot, created: _CreatedState, env
                 loader.log.delete([path])
         raise _base_expired(loader, snapshot)
     state = created.state
-    elapsed_ms = max(now - then for now, then in zip(_clocks_ms(env), created.started_ms, strict=True))
     if (
-        elapsed_ms > MAX_CHECKPOINT_MS
+        _elapsed_ms(env, created.started_ms) > MAX_CHECKPOINT_MS
         or (created.extends and not _has_base(loader, snapshot))
         or not is_complete(loader, state, state_folder(state.state_version))
     ):
@@ -549,6 +553,7 @@ def _write_json(loader: Loader, snapshot: Snapshot, env: Environment) -> Checkpo
     if not _has_version(loader, snapshot):
         raise _base_expired(loader, snapshot)
     *parts, (name, data) = written.files.items()
+    started_ms = _clocks_ms(env)
     for part, content in parts:
         loader.log.create(part, content)
     # Never overwritten: a table that was created again may rely on a checkpoint of this number by now.
@@ -563,6 +568,12 @@ def _write_json(loader: Loader, snapshot: Snapshot, env: Environment) -> Checkpo
             if loader.log.get(name) == data:
                 loader.log.delete([name])
         loader.log.delete(part for part, _ in parts)
+        raise _base_expired(loader, snapshot)
+    # As manifests, parts that no checkpoint names are deleted once they are an hour old.
+    if parts and (
+        _elapsed_ms(env, started_ms) > MAX_CHECKPOINT_MS
+        or not all(loader.log.exists(part) for part, _ in parts)
+    ):
         raise _base_expired(loader, snapshot)
     advance_pointer(
         loader.log,
