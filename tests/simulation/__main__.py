@@ -1,4 +1,7 @@
-"""Run seeds: `python -m tests.simulation SEED`, or `python -m tests.simulation FIRST LAST [BUG]`."""
+"""Run seeds: `python -m tests.simulation SEED`, or `python -m tests.simulation FIRST LAST [BUG]`.
+
+`--formats` and `--streams` are those of `run.run`.
+"""
 
 import logging
 import sys
@@ -12,19 +15,22 @@ from tests.simulation.seams import installed
 def main(arguments: list[str]) -> int:
     """Print the history of one seed, or the seeds of a range that fail; with a bug put back, the first one."""
     logging.disable(logging.WARNING)
+    kinds = {kind: f"--{kind}" in arguments for kind in ("formats", "streams")}
+    arguments = [argument for argument in arguments if not argument.startswith("--")]
     first, last = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else None
     bug = arguments[2] if len(arguments) > 2 else None
     with installed() as patch:
         if bug is not None:
             make_images()
             BUGS[bug].put_back(patch)
+            kinds["formats"] = kinds["formats"] or BUGS[bug].formats
         if last is None:
-            result = run(first)
+            result = run(first, **kinds)
             print(result)  # noqa: T201
             return 1 if result.violation else 0
         started, failed, calls, seed = time.monotonic(), 0, 0, first
         for seed in range(first, last):
-            result = run(seed)
+            result = run(seed, **kinds)
             calls += result.steps
             if result.violation is not None:
                 failed += 1

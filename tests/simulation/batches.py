@@ -19,7 +19,13 @@ SOAK_SECONDS = int(os.environ.get("INDEXTABLES_SOAK_SECONDS", "1800"))
 
 
 def run_range(
-    first: int, last: int, bug: str | None = None, *, real_splits: bool = False, streams: bool = False
+    first: int,
+    last: int,
+    bug: str | None = None,
+    *,
+    real_splits: bool = False,
+    streams: bool = False,
+    formats: bool = False,
 ) -> Result | None:
     """The first seed of a range that breaks an invariant; `bug` is put back into the code before."""
     logging.disable(logging.WARNING)
@@ -29,8 +35,9 @@ def run_range(
                 # Tables that runs begin with are made by the right code.
                 make_images()
                 BUGS[bug].put_back(patch)
+                formats = formats or BUGS[bug].formats
             for seed in range(first, last):
-                result = run(seed, streams=streams)
+                result = run(seed, streams=streams, formats=formats)
                 if result.violation is not None:
                     return result
     finally:
@@ -54,18 +61,21 @@ def first_failure(
     bug: str | None = None,
     real_splits: bool = False,
     streams: bool = False,
+    formats: bool = False,
 ) -> Result | None:
     """The lowest seed of a range that breaks an invariant, as far as the processes have looked."""
     starts = iter(range(first, last, CHUNK))
     return _search(
         pool,
         ((start, min(start + CHUNK, last)) for start in starts),
-        lambda pool, piece: pool.submit(run_range, *piece, bug, real_splits=real_splits, streams=streams),
+        lambda pool, piece: pool.submit(
+            run_range, *piece, bug, real_splits=real_splits, streams=streams, formats=formats
+        ),
     )
 
 
 def until(
-    pool: ProcessPoolExecutor, first: int, seconds: float, *, streams: bool = False
+    pool: ProcessPoolExecutor, first: int, seconds: float, *, streams: bool = False, formats: bool = False
 ) -> tuple[Result | None, int]:
     """Seeds from the first one on, for so long; the one that fails, if any, and how many ran."""
     end = time.monotonic() + seconds
@@ -79,7 +89,11 @@ def until(
             start += CHUNK
             ran = start - first
 
-    found = _search(pool, pieces(), lambda pool, piece: pool.submit(run_range, *piece, streams=streams))
+    found = _search(
+        pool,
+        pieces(),
+        lambda pool, piece: pool.submit(run_range, *piece, streams=streams, formats=formats),
+    )
     return found, ran
 
 

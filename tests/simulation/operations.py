@@ -428,7 +428,7 @@ class Checkpoint(Operation):
     def run(self, world: "World", process: Process) -> int | None:
         made = open_log(process, self.parsed(world)).checkpoint(compact=self.compact)
         if made.written and not world.oracle.excused:
-            world.oracle.state_confirmed(made.version)
+            world.oracle.state_confirmed(made.version, in_json=made.format == "json")
         return None
 
 

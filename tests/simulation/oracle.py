@@ -5,6 +5,7 @@ version is that version: what came later under the same name stands behind a tru
 acknowledged. Replaying these objects with the standard library gives the only right answer at each version.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _VERSION = re.compile(re.escape(LOG) + r"(\d{20})\.json")
 _STATE = re.compile(re.escape(LOG) + r"state-v(\d{20})/_manifest\.avro")
+_CHECKPOINT = re.compile(re.escape(LOG) + r"(\d{20})\.checkpoint\.json")
 _TYPEMAP = "indexing.typemap."
 # A table of somebody else inside ours: nothing of it may be touched.
 NESTED = f"{TABLE}/tenant=acme/"
@@ -102,8 +104,9 @@ class Oracle(Watcher):
             self.splits[key.removeprefix(f"{TABLE}/")] = real_splits.get(key) or SplitRecord.decode(data)
             return
         self._check_epoch(key, process, created=True)
-        if state := _STATE.fullmatch(key):
+        if state := _STATE.fullmatch(key) or _CHECKPOINT.fullmatch(key):
             self.revived |= {int(state[1])} & self.forgotten
+        if state or ".checkpoint." in key:
             self.state_writers[key] = process.operation if process else None  # type: ignore[assignment]
         if match := _VERSION.fullmatch(key):
             self._version(int(match[1]), lines_of(data), process)
@@ -118,7 +121,7 @@ class Oracle(Watcher):
         who = f"{process.name}, {process.operation}" if process else "nobody"
         if process is not None and abs(process.skew_ms) > CLOCK_SKEW_MS and self._is_cleaning(key, process):
             self.fail(f"{who} deletes {key}, and its clock is off by {process.skew_ms} ms")
-        if "/manifest-" in key or "/filters-" in key:
+        if "/manifest-" in key or "/filters-" in key or ".checkpoint." in key:
             self._check_manifest(key, who)
         if key.startswith(NESTED):
             self.fail(f"{who} deletes {key} of a table inside the table")
@@ -163,10 +166,14 @@ class Oracle(Watcher):
             return False
         return bool(getattr(process.operation, "cleans", False))
 
-    def state_confirmed(self, version: int) -> None:
-        """A checkpoint was told that its state is there: from now on others may rely on it."""
+    def state_confirmed(self, version: int, *, in_json: bool = False) -> None:
+        """A checkpoint was told that its state is there: from now on others may rely on it.
+
+        `in_json` is whether it is a JSON checkpoint.
+        """
         assert self.storage is not None
-        key = f"{LOG}state-v{version:020d}/_manifest.avro"
+        json_form = f"{LOG}{version:020d}.checkpoint.json"
+        key = json_form if in_json else f"{LOG}state-v{version:020d}/_manifest.avro"
         state = self.storage.objects.get(key)
         if state is None:
             return  # Cleaned up since.
@@ -176,7 +183,7 @@ class Oracle(Watcher):
                 self.fail(f"a checkpoint wrote the state at version {version}, and its {manifest} is gone")
 
     def _check_manifest(self, key: str, who: str) -> None:
-        """No manifest or filter bundle goes that a state needs on which others rely."""
+        """No manifest, filter bundle or part of a checkpoint goes that a state needs on which others rely."""
         assert self.storage is not None
         for state, etag in self.confirmed.items():
             found = self.storage.objects.get(state)
@@ -185,6 +192,9 @@ class Oracle(Watcher):
 
     def _manifests_of(self, key: str) -> set[str]:
         assert self.storage is not None
+        if _CHECKPOINT.fullmatch(key):
+            data = self.storage.objects[key].data
+            return {f"{LOG}{part}" for part in json.loads(data)["parts"]} if data[:1] == b"{" else set()
         state = decode_state(self.storage.objects[key].data, key)
         folder = key.removeprefix(LOG).rpartition("/")[0]
         manifests = {f"{LOG}{resolve_manifest_path(manifest.path, folder)}" for manifest in state.manifests}

@@ -21,6 +21,7 @@ from indextables.errors import (
 from indextables.ingest import plan
 from indextables.log import checkpoint, commit, conflict, load, retention, transaction_log
 from indextables.log.commit import _Commit, _Confirmation
+from indextables.log.format.actions import CommitInfo
 from indextables.log.format.checkpoint_files import read_pointer
 from indextables.log.format.names import Listing, state_folder
 from indextables.log.load import Loader
@@ -39,14 +40,18 @@ class Bug:
     description: str
     put_back: Callable[[Patch], None]
     found_at: int | None
+    # Whether it takes operations with different formats of states (`run.run`).
+    formats: bool = False
 
 
 BUGS: dict[str, Bug] = {}
 
 
-def _bug(name: str, found_at: int | None) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+def _bug(
+    name: str, found_at: int | None, *, formats: bool = False
+) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
     def register(put_back: Callable[[Patch], None]) -> Callable[[Patch], None]:
-        BUGS[name] = Bug((put_back.__doc__ or "").strip(), put_back, found_at)
+        BUGS[name] = Bug((put_back.__doc__ or "").strip(), put_back, found_at, formats)
         return put_back
 
     return register
@@ -291,3 +296,34 @@ def snapshots_have_no_other_base(patch: Patch) -> None:
 def truncations_delete_without_a_base(patch: Patch) -> None:
     """A truncation deletes what is before a version without a look whether its state is still there."""
     patch.setattr(retention, "check_base", lambda *_, **__: None)
+
+
+@_bug("hidden-checkpoint", 455, formats=True)
+def a_damaged_state_hides_the_checkpoint_of_its_version(patch: Patch) -> None:
+    """A state without its manifests hides an intact JSON checkpoint of the same version."""
+    original = Loader.reload
+
+    def reload(self: Loader, version: int, token: str | None, unusable: tuple[str, ...]) -> Snapshot:
+        listing = full_listing(self.log)
+        versions = {base.version for base in bases(listing) if base.path in unusable}
+        both = (base.path for base in bases(listing) if base.version in versions)
+        return original(self, version, token, (*unusable, *both))
+
+    patch.setattr(Loader, "reload", reload)
+
+
+@_bug("late-commit", 174, formats=True)
+def a_late_commit_belies_the_checkpoint_of_its_version(patch: Patch) -> None:
+    """A commit that comes after its version was cleaned up makes the JSON checkpoint one of another table."""
+
+    def is_of_this_table(self: Loader, version: int, info: CommitInfo | None) -> bool:
+        own = self._commit_of(version)
+        return own is None or info is None or own.token == info.token
+
+    patch.setattr(Loader, "_is_of_this_table", is_of_this_table)
+
+
+@_bug("states-without-manifests", 536, formats=True)
+def states_without_manifests_stay(patch: Patch) -> None:
+    """A state whose manifests are gone stays when the other files of its version go, and ends purges."""
+    patch.setattr(retention, "_lacks_manifests", lambda *_: False)

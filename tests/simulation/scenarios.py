@@ -159,6 +159,24 @@ def state_of_the_same_version_again(author: Author, source: random.Random) -> Sc
     )
 
 
+def commit_after_json_checkpoint(author: Author, source: random.Random) -> Scenario:
+    """A commit comes when its version was cleaned up, and a JSON checkpoint is all that is left of that.
+
+    Only for runs with different formats of states: it is not among those that every run draws from.
+    """
+    slow = source.choice(("append", "append", "drop partition", "overwrite", "merge"))
+    checkpoint = Checkpoint("checkpoint", {"state.format": "json"})
+    after = map(author.operation, source.choices(("append", "append", "read"), k=source.randrange(1, 3)))
+    return Scenario(
+        [
+            [author.operation(slow)],
+            [author.operation("append"), checkpoint, *after, Purge("purge", log_hours=0)],
+            [author.operation("read")],
+        ],
+        [Trigger([source.choice((Fault.PAUSE, Fault.LONG_PAUSE))], 1, call="create version", only="p0")],
+    )
+
+
 SCENARIOS: tuple[Callable[[Author, random.Random], Scenario], ...] = (
     unknown_then_refused,
     restore_during_purge,

@@ -17,6 +17,7 @@ import pytest
 
 from indextables.log import segment
 from indextables.log.environment import Environment
+from indextables.log.format import checkpoint_files
 from indextables.log.format.files import FILES, conform
 from indextables.store import Store
 from indextables.store.backend import Backend
@@ -228,7 +229,9 @@ def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
 
         patch.setattr(handle, "connect", _connect(handle.connect))
         patch.setattr(Store, "lists_in_pages", property(_lists_in_pages))
-        patch.setattr(segment, "_MAX_FIRST_FILES", segment._MAX_FIRST_FILES)  # set anew by every run
+        # Both are set anew by every run.
+        patch.setattr(segment, "_MAX_FIRST_FILES", segment._MAX_FIRST_FILES)
+        patch.setattr(checkpoint_files, "ACTIONS_PER_PART", checkpoint_files.ACTIONS_PER_PART)
         patch.setattr(transaction_log, "Environment", _chance)
         for name, stand_in in (
             ("begin", _begin_job),

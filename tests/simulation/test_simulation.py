@@ -17,6 +17,8 @@ SEEDS = 2000
 REAL_SEEDS = 20
 STREAM_START = 200_000
 STREAM_SEEDS = 300
+FORMATS_START = 300_000
+FORMATS_SEEDS = 300
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +38,11 @@ def test_two_thousand_seeds_keep_every_invariant(
 def test_streams_lose_and_double_nothing_beside_other_operations(pool: ProcessPoolExecutor) -> None:
     found = first_failure(pool, STREAM_START, STREAM_START + STREAM_SEEDS, streams=True)
     assert found is None, str(found)
+
+
+def test_seeds_with_avro_and_json_states_keep_every_invariant(pool: ProcessPoolExecutor) -> None:
+    found = first_failure(pool, FORMATS_START, FORMATS_START + FORMATS_SEEDS, formats=True)
+    assert found is None, f"{found}\nreplay: python -m tests.simulation --formats {found.seed}"
 
 
 def test_seeds_with_real_splits_keep_every_invariant(pool: ProcessPoolExecutor) -> None:
@@ -77,5 +84,14 @@ def test_new_seeds_keep_every_invariant_for_as_long_as_asked(pool: ProcessPoolEx
 def test_new_seeds_with_streams_for_as_long_as_asked(pool: ProcessPoolExecutor) -> None:
     first = int(time.time()) * 1000
     found, ran = until(pool, first, SOAK_SECONDS, streams=True)
+    print(f"{ran} seeds from {first} on")  # noqa: T201
+    assert found is None, str(found)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_new_seeds_with_avro_and_json_states_for_as_long_as_asked(pool: ProcessPoolExecutor) -> None:
+    first = int(time.time()) * 1000
+    found, ran = until(pool, first, SOAK_SECONDS, streams=True, formats=True)
     print(f"{ran} seeds from {first} on")  # noqa: T201
     assert found is None, str(found)
