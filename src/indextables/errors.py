@@ -337,3 +337,8 @@ class MissingExtraError(SourceError):
             f"reading this source needs {library}, which is not installed: pip install 'indextables[{extra}]'"
         )
         self.extra = extra
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether the error is a panic of a library in Rust, which is a BaseException but no Exception."""
+    return type(error).__name__ == "PanicException"

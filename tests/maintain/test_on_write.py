@@ -129,6 +129,48 @@ def test_a_merge_that_fails_leaves_the_write_and_is_told(
     assert "the write was committed" in caplog.text
 
 
+@pytest.mark.parametrize("background", [True, False])
+def test_a_merge_whose_thread_cannot_start_leaves_the_write_and_later_merges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, background: bool
+) -> None:
+    appended(tmp_path, 1, partition_by=())
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if thread.name == "indextables-merge-on-write":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        table = appended(tmp_path, 1, partition_by=(), **{"mergeOnWrite.enabled": True})
+    assert table.count() == 6
+    assert "can't start new thread" in caplog.text
+    appended(tmp_path, 1, partition_by=(), **{**MERGE, "mergeOnWrite.async.enabled": background})
+    on_write.wait_for_merges(url(tmp_path))
+    assert live(tmp_path) == 1
+
+
+def test_a_panic_of_a_library_in_a_merge_leaves_the_write_and_later_merges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class PanicException(BaseException):
+        pass
+
+    def panic(*_: object, **__: object) -> None:
+        raise PanicException("index out of bounds")
+
+    appended(tmp_path, 1, partition_by=())
+    with monkeypatch.context() as patched:
+        patched.setattr(on_write, "plan_merge", panic)
+        assert appended(tmp_path, 1, partition_by=(), **MERGE).count() == 6
+        assert appended(tmp_path, 1, partition_by=(), **{"mergeOnWrite.enabled": True}).count() == 9
+        on_write.wait_for_merges(url(tmp_path))
+    appended(tmp_path, 1, partition_by=(), **{"mergeOnWrite.enabled": True})
+    on_write.wait_for_merges(url(tmp_path))
+    assert live(tmp_path) == 1
+
+
 def test_what_can_only_fail_later_is_refused_before_the_write(tmp_path: Path) -> None:
     with pytest.raises(it.IndexTablesError, match="too small; give 1M or more"):
         it.write(tmp_path / "t", [{"a": 1}], options={**MERGE, "mergeOnWrite.targetSize": "1K"})

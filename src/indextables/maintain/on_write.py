@@ -14,9 +14,11 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+from indextables.errors import is_panic
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import jobs
@@ -143,30 +145,35 @@ def _plan_round(
 
 def merge_now(log: TransactionLog, options: Options, *, processors: int | None = None) -> None:
     """Merge and purge in this process, if there is enough to merge; errors are logged."""
-    try:
+    with _logged("merge", log.store.url):
         jobs.run_tasks(
             plan_merge_on_write(log, options, processors or os.cpu_count() or 1),
             lambda state, results: finish_merge_on_write(log, options, state, results),
             log.store,
         )
-    except Exception:
-        _logger.warning(
-            "the merge after a write to %s failed; the write was committed", log.store.url, exc_info=True
-        )
 
 
 def purge_now(log: TransactionLog, options: Options) -> None:
     """Purge with the options of a write; errors are logged."""
-    try:
+    with _logged("purge", log.store.url):
         purge(
             log,
             options,
             older_than_hours=options.get(opt.PURGE_SPLIT_HOURS),
             log_hours=options.get(opt.PURGE_LOG_HOURS),
         )
-    except Exception:
+
+
+@contextmanager
+def _logged(what: str, url: str) -> Iterator[None]:
+    """Log an error of the maintenance instead of raising it: the write would look failed."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         _logger.warning(
-            "the purge after a write to %s failed; the write was committed", log.store.url, exc_info=True
+            "the %s after a write to %s failed; the write was committed", what, url, exc_info=True
         )
 
 
@@ -206,11 +213,12 @@ def after_write(log: TransactionLog, options: Options) -> None:
         _writes[url] += 1
         writes = _writes[url]
     if options.get(opt.MERGE_ON_WRITE):
-        if options.get(opt.MERGE_IN_BACKGROUND):
-            _start(url, lambda: merge_now(log, options), options.get(opt.SHUTDOWN_TIMEOUT_MS) / 1000)
-        else:
-            wait_for_merges(url)
-            merge_now(log, options)
+        with _logged("merge", url):
+            if options.get(opt.MERGE_IN_BACKGROUND):
+                _start(url, lambda: merge_now(log, options), options.get(opt.SHUTDOWN_TIMEOUT_MS) / 1000)
+            else:
+                wait_for_merges(url)
+                merge_now(log, options)
     if purges_after(writes, options):
         purge_now(log, options)
 
@@ -232,15 +240,17 @@ def _start(url: str, work: Callable[[], None], patience: float) -> None:
         thread = threading.Thread(
             target=_work, args=(url, work), name="indextables-merge-on-write", daemon=True
         )
-        _running[url] = _BackgroundMerge(thread, patience)
         _wait_at_exit()
+        # Registered after the start, which may fail; the thread needs the lock to look for its entry.
         thread.start()
+        _running[url] = _BackgroundMerge(thread, patience)
 
 
 def _work(url: str, work: Callable[[], None]) -> None:
     next_work: Callable[[], None] | None = work
     while next_work is not None:
-        next_work()
+        with _logged("merge", url):
+            next_work()
         with _lock:
             running = _running[url]
             next_work, running.again = running.again, None

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import CorruptLogError, LogError, ObjectMissingError, StoreError
+from indextables.errors import CorruptLogError, LogError, ObjectMissingError, StoreError, is_panic
 from indextables.limits import records_limit, unpacked_limit
 from indextables.log.format import avro
 from indextables.log.format.avro import AvroError, check_schema
@@ -391,7 +391,7 @@ def _read_avro(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Tabl
             return pa.Table.from_batches(first, None if first else frame.schema())
         # A panic of the Rust library is not an Exception.
         except BaseException as error:
-            if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            if isinstance(error, Exception) or is_panic(error):
                 raise AvroError(f"its blocks cannot be decoded ({error})") from error
             raise
 

@@ -23,7 +23,7 @@ from tantivy import Order, Query
 
 from indextables import metrics
 from indextables.cache import Cache
-from indextables.errors import SplitError
+from indextables.errors import SplitError, is_panic
 from indextables.limits import is_resource_exhausted, max_mapped_files, max_open_files
 from indextables.options import Options, reading
 from indextables.records import dataclass
@@ -90,11 +90,6 @@ class _Searchable(Protocol):
 
 
 G = TypeVar("G", bound=_Searchable)
-
-
-def is_panic(error: BaseException) -> bool:
-    """Whether the error is a panic of the library, which is a BaseException but no Exception."""
-    return type(error).__name__ == "PanicException"
 
 
 def translate_errors(method: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P], T]:
