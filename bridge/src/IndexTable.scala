@@ -1,6 +1,9 @@
 package org.apache.spark.sql.indextables
 
 import java.util
+import java.util.Locale
+
+import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.connector.catalog.{MetadataColumn, SupportsDeleteV2, SupportsMetadataColumns, SupportsPartitionManagement}
 import org.apache.spark.sql.connector.catalog.{SupportsRead, SupportsWrite, Table, TableCapability, TableCatalog}
@@ -120,9 +123,13 @@ class IndexTable(
 
   // Equal tables let Spark drop cached results after a write, and share equal parts of a plan.
   override def equals(other: Any): Boolean = other match {
-    case table: IndexTable => table.schema == schema && table.properties == properties
+    case table: IndexTable => table.schema == schema && table.compared == compared
     case _ => false
   }
 
-  override def hashCode(): Int = (schema, properties).hashCode()
+  override def hashCode(): Int = (schema, compared).hashCode()
+
+  /** The properties by their keys in lower case: Spark hands over the options of a read as they were written, those of a write not. */
+  private lazy val compared: Map[String, String] =
+    properties.asScala.map { case (key, value) => (key.toLowerCase(Locale.ROOT), value) }.toMap
 }

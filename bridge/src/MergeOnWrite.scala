@@ -10,7 +10,6 @@ import scala.util.control.NonFatal
 import com.fasterxml.jackson.databind.JsonNode
 
 import org.apache.spark.{JobArtifactSet, SparkContext}
-import org.apache.spark.internal.Logging
 import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd}
 import org.apache.spark.sql.classic.SparkSession
 
@@ -19,7 +18,7 @@ import org.apache.spark.sql.classic.SparkSession
  *
  * An error is logged; it never fails the write.
  */
-object MergeOnWrite extends Logging {
+object MergeOnWrite {
   private class Merging(val thread: Thread, var patience: Long, var again: Option[PostCommitWork])
 
   private val writes = mutable.Map.empty[String, Int]
@@ -32,7 +31,13 @@ object MergeOnWrite extends Logging {
     writes(table)
   }
 
-  def start(table: String, work: PostCommitWork): Unit = {
+  /** Starts what the planner decided. The write is committed, so nothing is raised here. */
+  def start(table: String, options: util.Map[String, String], parallelism: Int, maintenance: JsonNode): Unit =
+    AfterCommit.run(s"the maintenance after a write to $table") {
+      start(table, new PostCommitWork(SparkSession.active, options, parallelism, maintenance))
+    }
+
+  private def start(table: String, work: PostCommitWork): Unit = {
     if (work.merges) {
       if (work.background) inBackground(table, work)
       else {
@@ -53,15 +58,17 @@ object MergeOnWrite extends Logging {
         listen(work.session.sparkContext)
         val thread = new Thread(() => run(table, work), "indextables-merge-on-write")
         thread.setDaemon(true)
-        running(table) = new Merging(thread, work.patience, None)
+        // After the start, which may fail; the thread looks for itself here only when this is done.
         thread.start()
+        running(table) = new Merging(thread, work.patience, None)
     }
   }
 
   private def run(table: String, first: PostCommitWork): Unit = {
     var next = Option(first)
     while (next.nonEmpty) {
-      next.get.alone()
+      // After any error later writes can start merges of this table.
+      try next.get.alone() catch { case error: Throwable => AfterCommit.warn(s"the merge after a write to $table", error) }
       synchronized {
         next = running(table).again
         running(table).again = None
@@ -88,8 +95,7 @@ object MergeOnWrite extends Logging {
 
 /** The maintenance that one write starts. */
 class PostCommitWork(
-    val session: SparkSession, base: util.Map[String, String], parallelism: Int, maintenance: JsonNode)
-    extends Logging {
+    val session: SparkSession, base: util.Map[String, String], parallelism: Int, maintenance: JsonNode) {
   private val options = new util.HashMap[String, String](base)
   maintenance.get("options").properties.asScala.foreach(entry => options.put(entry.getKey, entry.getValue.asText))
   private val artifacts = JobArtifactSet.getCurrentJobArtifactState.orNull
@@ -125,5 +131,5 @@ class PostCommitWork(
     try body catch { case NonFatal(error) => warn(what, error) }
 
   private def warn(what: String, error: Throwable): Unit =
-    logWarning(s"the $what after a write to ${options.get("path")} failed; the write stands", error)
+    AfterCommit.warn(s"the $what after a write to ${options.get("path")}", error)
 }

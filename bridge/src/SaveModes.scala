@@ -3,6 +3,7 @@ package org.apache.spark.sql.indextables
 import java.util
 
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 
 import org.apache.spark.sql.{DataFrame, SaveMode, SQLContext}
 import org.apache.spark.sql.catalyst.plans.logical.AppendData
@@ -47,7 +48,8 @@ object SaveModes {
       val relation = DataSourceV2Relation.create(table, None, None, new CaseInsensitiveStringMap(options))
       val append = AppendData.byName(relation, data.asInstanceOf[Dataset[_]].logicalPlan, options.asScala.toMap)
       new QueryExecution(session, append).assertCommandExecuted()
-      forget(session, options)
+      // As a read would give them, without what is added here.
+      forget(session, parameters - PartitionBy)
     }
     new BaseRelation {
       override def sqlContext: SQLContext = context
@@ -55,12 +57,26 @@ object SaveModes {
     }
   }
 
-  /** Results that Spark keeps of the table are no longer true. */
-  private def forget(session: SparkSession, options: util.Map[String, String]): Unit = {
-    val path = options.asScala.collectFirst { case (key, value) if key.equalsIgnoreCase("path") => value }
-    path.foreach { at =>
-      val loaded = session.read.format(Provider.Name).load(at).asInstanceOf[Dataset[_]].logicalPlan
-      session.sharedState.cacheManager.recacheByPlan(session, loaded)
+  /**
+   * Results that Spark keeps of the table are no longer true. Spark finds those of reads with equal options only: so none,
+   * all of the write, or those of the write that a read accepts.
+   */
+  private def forget(session: SparkSession, written: Map[String, String]): Unit = {
+    val cache = session.sharedState.cacheManager
+    val path = written.collectFirst { case (key, value) if key.equalsIgnoreCase("path") => value }
+    for (at <- path if !cache.isEmpty) AfterCommit.run(s"refreshing what is cached of $at after a write") {
+      val all = written.filterNot { case (key, _) => key.equalsIgnoreCase("path") }
+      val accepted = all.filter { case (key, _) => isOfReads(key) }
+      def read(options: Map[String, String]) =
+        session.read.format(Provider.Name).options(options).load(at).asInstanceOf[Dataset[_]].logicalPlan
+      cache.recacheByPlan(session, read(all))
+      // Without some of the options there may be no access to the table; then nothing was read without them.
+      for (fewer <- Set(accepted, Map.empty[String, String]) - all) {
+        Try(read(fewer)).foreach(cache.recacheByPlan(session, _))
+      }
     }
   }
+
+  private def isOfReads(key: String): Boolean =
+    Try(SessionOptions.check(new CaseInsensitiveStringMap(util.Map.of(key, "")), "read")).isSuccess
 }

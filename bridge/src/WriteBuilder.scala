@@ -5,7 +5,6 @@ import java.util
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.JobArtifactSet
-import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.distributions.{Distribution, Distributions}
 import org.apache.spark.sql.connector.expressions.{Expression, SortOrder}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
@@ -111,7 +110,7 @@ class IndexWrite(options: util.Map[String, String], info: LogicalWriteInfo, batc
       "writes" -> MergeOnWrite.count(table)), plan +: bytes(messages): _*).json
     metrics = TaskMetric.all(reply.get("metrics"))
     Option(reply.get("maintenance")).foreach { maintenance =>
-      MergeOnWrite.start(table, new PostCommitWork(SparkSession.active, options, parallelism, maintenance))
+      MergeOnWrite.start(table, options, parallelism, maintenance)
     }
   }
 

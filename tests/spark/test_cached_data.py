@@ -62,3 +62,11 @@ def test_a_write_invalidates_a_cached_search(spark: SparkSession, logs: str) -> 
     more.write.format("indextables").mode("append").save(logs)
     assert load(spark, logs).where("message INDEXQUERY 'error'").count() == 41
     assert found.count() == 41
+
+
+def test_a_write_stands_when_what_is_cached_cannot_be_refreshed(spark: SparkSession, logs: str) -> None:
+    found = load(spark, logs).select("message").cache()
+    assert found.count() == 60
+    write = spark.range(3).write.format("indextables").mode("overwrite").option("overwriteSchema", "true")
+    write.save(logs)
+    assert load(spark, logs).count() == 3

@@ -124,17 +124,11 @@ def test_what_can_only_fail_later_is_refused_before_the_write(spark: SparkSessio
 def test_what_fails_after_a_write_is_not_raised(spark: SparkSession, tmp_path: Path) -> None:
     append(spark, tmp_path / "t")
     java, gateway = spark._jvm, spark.sparkContext._gateway
-    wanted = {
-        "background": False,
-        "patience": 0,
-        "purges": True,
-        "purges_after_merge": True,
-        "merge": "MERGE SPLITS written TARGET SIZE 1",
-        "options": {},
-        "purge": "PURGE INDEXTABLE written OLDER THAN 1 HOURS",
-    }
+    unknown = {"mergeOnWrite.enabled": "perhaps"}
+    decided = {"background": False, "patience": 0, "merge": True, "purge": True, "options": unknown}
     package = java.org.apache.spark.sql.indextables
-    node = package.Json.parse(json.dumps(wanted))
     options = gateway.jvm.java.util.HashMap({"path": str(tmp_path / "t")})
-    package.MergeOnWrite.start("t", package.PostCommitWork(spark._jsparkSession, options, 2, node))
+    for wanted in (decided, {"merge": True, "options": {}}, {}):
+        package.MergeOnWrite.start(str(tmp_path / "t"), options, 2, package.Json.parse(json.dumps(wanted)))
     assert live(tmp_path / "t") == 2
+    assert not java.java.lang.Thread.interrupted()

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,6 +65,51 @@ def test_a_function_gives_credentials_to_planner_and_tasks_until_they_expire(
     finally:
         file.unlink()
         file.with_suffix(".calls").unlink(missing_ok=True)
+
+
+def options_of(server: S3Server) -> dict[str, str]:
+    keys = {"aws.accessKey": WRITER.name, "aws.secretKey": WRITER.secret}
+    return {"aws.endpoint": server.endpoint, "aws.region": "us-east-1", **keys}
+
+
+def test_a_write_whose_options_alone_have_credentials_succeeds_and_refreshes_what_is_cached(
+    spark: SparkSession, seaweed_server: S3Server
+) -> None:
+    path = f"s3://{s3.BUCKET}/own-{secrets.token_hex(6)}/t"
+    keys = options_of(seaweed_server)
+    spark.catalog.clearCache()
+    try:
+        spark.range(4).write.format("indextables").options(**keys).save(path)
+        cached = spark.read.format("indextables").options(**keys).load(path).cache()
+        assert cached.count() == 4
+        write = spark.range(4, 6).write.format("indextables").options(**keys)
+        write.option("optimizeWrite.enabled", "false").mode("append").save(path)
+        assert cached.count() == 6
+        spark.range(9).write.format("indextables").options(**keys).mode("overwrite").save(path)
+        assert cached.count() == 9
+    finally:
+        spark.catalog.clearCache()
+
+
+def test_a_stream_whose_options_alone_have_credentials_commits_and_refreshes_what_is_cached(
+    spark: SparkSession, seaweed_server: S3Server, tmp_path: Path
+) -> None:
+    path = f"s3://{s3.BUCKET}/own-{secrets.token_hex(6)}/t"
+    keys = options_of(seaweed_server)
+    spark.catalog.clearCache()
+    try:
+        spark.range(4).write.format("indextables").options(**keys).save(path)
+        cached = spark.read.format("indextables").options(**keys).load(path).cache()
+        assert cached.count() == 4
+        spark.range(4, 6).write.parquet(str(tmp_path / "rows"))
+        rows = spark.readStream.schema("id long").parquet(str(tmp_path / "rows"))
+        stream = rows.writeStream.format("indextables").options(**keys)
+        stream = stream.option("checkpointLocation", str(tmp_path / "c"))
+        query = stream.trigger(availableNow=True).start(path)
+        query.awaitTermination()
+        assert cached.count() == 6
+    finally:
+        spark.catalog.clearCache()
 
 
 def test_unity_catalog_gives_credentials_to_planner_and_tasks(

@@ -19,19 +19,22 @@ from hypothesis import strategies as st
 
 import indextables
 from indextables import diagnostics
-from indextables.errors import PredicateError
+from indextables.errors import PredicateError, StoreError
+from indextables.maintain import on_write
 from indextables.options import Options
 from indextables.predicate import Search, SearchKind, to_sql
 from indextables.read import split_source
 from indextables.read.spec import SortKey
 from indextables.read.split_rows import first_rows
 from indextables.read.table_context import SplitRef
+from indextables.schema.spark import from_arrow
 from indextables.spark.planner import inline
 from indextables.spark.planner.dispatch import answer
 from indextables.spark.planner.expressions import Scope, condition
 from indextables.spark.planner.read_context import microseconds
 from indextables.spark.planner.split_assignment import assign_splits
 from indextables.spark.planner.write import _stream_options
+from indextables.spark.tasks import MESSAGE
 from indextables.store import open_store
 from tests.read.many_splits import ROWS, many_splits
 
@@ -601,3 +604,26 @@ def test_a_micro_batch_limits_versions_unless_the_stream_the_table_or_the_sessio
     assert batch.values.get("cleanup.maxversions") == maximum
     assert (batch.values["mergeonwrite.enabled"], batch.values["checkpoint.interval"]) == ("true", "20")
     assert _stream_options(Options.parse(options), {}) == Options.parse(options), "a batch write"
+
+
+@pytest.mark.parametrize("error", [StoreError("503 slow down"), OSError("no more files")])
+def test_a_commit_does_not_fail_because_of_the_merge_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    purges = {"purgeonwrite.enabled": "true", "purgeonwrite.triggerafterwrites": "1"}
+    options = {"mergeonwrite.enabled": "true", **purges}
+    schema = pa.schema([("id", pa.int64())])
+    request = {"own": [], "schema": from_arrow(schema), "mode": "append"}
+    _, (function, planned) = ask("write", request, tmp_path / "t", **options)
+    write, _ = pickle.loads(function)
+    (task,) = write(iter([pa.record_batch({"id": [1, 2]}, schema)]))
+    monkeypatch.setattr(on_write, "due", fails)
+    committed = {"options": {"path": str(tmp_path / "t"), **options}, "parallelism": 2, "writes": 1}
+    reply = json.loads(answer("commit", json.dumps(committed), [planned, task.to_pylist()[0][MESSAGE]])[0])
+    assert (reply["version"], reply["metrics"]["rowsWritten"]) == (1, 2)
+    assert (reply["maintenance"]["merge"], reply["maintenance"]["purge"]) == (False, True)
+    assert str(error) in reply["warnings"][0]
+    assert indextables.open(tmp_path / "t").count() == 2

@@ -1,6 +1,7 @@
 """The operations `write_options`, `write`, `commit`, `abort`, `delete` and `merge_here`."""
 
 import dataclasses
+import logging
 import pickle
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -30,9 +31,9 @@ from indextables.spark.planner.expressions import Expression, Scope, condition, 
 from indextables.spark.planner.tables import locate_table, without_defaults
 from indextables.spark.tasks import BYTES, ERROR, MESSAGE, ROWS, WriteFunction, adds_of
 
-Answer = tuple[Mapping[str, Any], Sequence[bytes]]
+_logger = logging.getLogger(__name__)
 
-# The statements of maintenance after a write, whose table is in the options.
+Answer = tuple[Mapping[str, Any], Sequence[bytes]]
 
 # A micro-batch adds few rows: without merges a batch each second would be 3,600 splits an hour.
 _STREAM_MERGES = {after.MERGE_ON_WRITE.key: "true", after.MIN_SPLITS.key: "10"}
@@ -209,7 +210,16 @@ def _shuffle(planned: WritePlan, options: Options) -> Mapping[str, Any] | None:
 
 def _maintenance(snapshot: Snapshot, options: Options, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """The maintenance that follows a commit, and whether the write waits for it; may be empty."""
-    merge = on_write.due(snapshot, options, request["parallelism"]) is not None
+    try:
+        merge = on_write.due(snapshot, options, request["parallelism"]) is not None
+    except Exception as error:  # noqa: BLE001 - the write is committed, and must not look failed
+        _logger.warning(
+            "whether a merge should follow a write to %s could not be decided: %s; the write was committed, "
+            "and a later one may start the merge",
+            snapshot.url,
+            error,
+        )
+        merge = False
     purge = on_write.purges_after(request["writes"], options)
     if not merge and not purge:
         return {}
