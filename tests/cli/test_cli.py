@@ -18,6 +18,9 @@ from indextables.cli import output
 from indextables.cli.main import main
 from indextables.cli.output import ProgressBar
 from indextables.cli.parameters import OutputFormat
+from indextables.log.transaction_log import TransactionLog
+from indextables.maintain import on_write
+from indextables.options import Options
 from tests.maintenance_tables import appended, ids, orphan
 
 LINES = [
@@ -113,6 +116,32 @@ def test_an_existing_table_may_be_ignored(
     told = rows(capsys, "write", logs, tmp_path / "in.jsonl", "--mode", "ignore")[0]
     assert (told["version"], told["rows"], told["operation"]) == (1, 0, "nothing: the table exists")
     assert rows(capsys, "write", tmp_path / "new", tmp_path / "in.jsonl", "--mode", "ignore")[0]["rows"] == 1
+
+
+def test_a_write_says_what_it_wrote_whatever_happens_after_its_commit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
+    after_write = on_write.after_write
+
+    def another_write(log: TransactionLog, options: Options) -> None:
+        after_write(log, options)
+        with monkeypatch.context() as patched:
+            patched.setattr(on_write, "after_write", after_write)
+            it.write(tmp_path / "t", {"id": [3, 4, 5]})
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise it.IndexTablesError("503 slow down")
+
+    monkeypatch.setattr(on_write, "after_write", another_write)
+    monkeypatch.setattr(it.Table, "history", unreachable)
+    told = rows(capsys, "write", tmp_path / "t", tmp_path / "in.jsonl")[0]
+    assert (told["version"], told["operation"], told["rows"], told["splits"]) == (1, "WRITE", 2, 1)
+    told = rows(capsys, "write", tmp_path / "t", tmp_path / "in.jsonl", "--mode", "overwrite")[0]
+    assert (told["version"], told["operation"], told["rows"], told["splits"]) == (3, "OVERWRITE", 2, 1)
+    pq.write_table(pa.table({"id": pa.array([], pa.int64())}), tmp_path / "empty.parquet")
+    told = rows(capsys, "write", tmp_path / "t", tmp_path / "empty.parquet")[0]
+    assert (told["version"], told["operation"], told["rows"]) == (4, "nothing: there are no rows", 0)
 
 
 def test_search_scan_and_count_agree(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:

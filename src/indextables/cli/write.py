@@ -15,9 +15,13 @@ import pyarrow.parquet as pq
 
 from indextables.cli.output import ProgressBar, write_record
 from indextables.cli.parameters import OutputFormat, Settings
-from indextables.errors import OptionError, SchemaError, TableNotFoundError
+from indextables.errors import OptionError, SchemaError
+from indextables.ingest import Mode, write_table
+from indextables.maintain import on_write
+from indextables.options import WRITTEN, Options
 from indextables.sizes import format_size
-from indextables.table import open_table, write
+from indextables.store import open_store
+from indextables.version import ENGINE
 
 _FORMATS = ("parquet", "csv", "json")
 _SUFFIXES = {
@@ -48,26 +52,30 @@ def write_rows(
     """Write the rows of files, or of standard input, to a table."""
     options: dict[str, object] = dict(settings.options)
     options.update({f"indexing.typemap.{name.lower()}": "text" for name in text})
-    before = _version(settings, path) if mode == "ignore" else None
+    checked = Options.parse(options, WRITTEN)
+    on_write.check(checked)
     with ProgressBar("rows", quiet=settings.quiet) as progress:
-        table = write(
-            path,
+        written = write_table(
+            open_store(path, checked),
             _counted(open_files(files or ["-"], file_format), progress),
-            mode=mode,
+            mode=Mode.of(mode),
             partition_by=partition_by,
-            options=options,
+            options=checked,
+            engine=ENGINE,
         )
-    newest = table.history(1).to_pylist()[0]
-    committed = table.version != before
-    metrics = dict(newest["metrics"]) if committed else {}
-    size = metrics.get("numAddedBytes", 0)
+    if written.committed:
+        on_write.after_write(written.log, checked)
+    # The rows are committed: nothing is read any more, so neither an error nor another write shows here.
+    size = sum(add.size for add in written.adds)
     people = settings.format is OutputFormat.TABLE
+    nothing = "nothing: the table exists" if mode == "ignore" else "nothing: there are no rows"
+    operation = "OVERWRITE" if mode == "overwrite" else "WRITE"
     row = {
-        "table": table.url,
-        "version": table.version,
-        "operation": newest["operation"] if committed else "nothing: the table exists",
-        "rows": metrics.get("numAddedRecords", 0),
-        "splits": metrics.get("numAddedFiles", 0),
+        "table": written.snapshot.url,
+        "version": written.snapshot.version,
+        "operation": operation if written.committed else nothing,
+        "rows": sum(add.num_records or 0 for add in written.adds),
+        "splits": len(written.adds),
         **({"size": format_size(size)} if people else {"bytes": size}),
     }
     write_record(row, settings.format, sys.stdout)
@@ -85,13 +93,6 @@ def _counted(reader: pa.RecordBatchReader, progress: ProgressBar) -> pa.RecordBa
             progress(rows, 0)
 
     return pa.RecordBatchReader.from_batches(reader.schema, batches())
-
-
-def _version(settings: Settings, path: str) -> int | None:
-    try:
-        return open_table(path, options=dict(settings.options)).version
-    except TableNotFoundError:
-        return None
 
 
 # --- input files -------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from indextables.ingest.plan import WritePlan, finish_write, has_batch, plan_wri
 from indextables.ingest.replace import Replace, covered_splits, removes
 from indextables.ingest.splits import SplitUploads
 from indextables.ingest.target import Mode, as_reader
+from indextables.log.format.actions import Add
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
@@ -38,11 +39,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """A table after a write, and whether the write committed a version."""
+    """A table after a write, whether the write committed a version, and the splits of that version."""
 
     log: TransactionLog
     snapshot: Snapshot
     committed: bool
+    adds: Sequence[Add] = ()
 
 
 def write_table(
@@ -62,4 +64,4 @@ def write_table(
         uploads.delete_uncommitted()
         raise
     after, committed = finish_write(log, planned, adds, options, snapshot)
-    return WriteResult(log, after, committed)
+    return WriteResult(log, after, committed, adds if committed else ())
