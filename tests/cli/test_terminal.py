@@ -262,6 +262,22 @@ def test_a_prewarm_goes_on_after_the_program_has_ended(tmp_path: Path) -> None:
     assert program("cache")[0]["splits_cached"] == 2
 
 
+def test_a_prewarm_in_the_background_runs_no_module_of_the_current_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended(tmp_path / "t", 1)
+    here = tmp_path / "here"
+    (here / "indextables").mkdir(parents=True)
+    ran = here / "ran"
+    for name in ("json.py", "indextables/__init__.py", "msgspec.py"):
+        (here / name).write_text(f"open({str(ran)!r}, 'w').close()\nraise ImportError\n")
+    monkeypatch.chdir(here)
+    own = ["-o", f"cache.disk.path={tmp_path / 'cache'}"]
+    assert main(["prewarm", str(tmp_path / "t"), "--async", *own]) == 0
+    assert "started" in capsys.readouterr().out
+    assert not ran.exists()
+
+
 def test_a_prewarm_that_cannot_begin_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     appended(tmp_path / "t", 1)
     assert main(["prewarm", str(tmp_path / "t"), "--async", "--fields", "mesage"]) == 1

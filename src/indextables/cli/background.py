@@ -32,7 +32,8 @@ def run_in_background(statement: Statement, options: Options) -> pa.Table:
         "options": dict(options.values),
     }
     child = subprocess.Popen(
-        [sys.executable, "-m", "indextables.cli.background"],
+        # -P: no module of the current folder is imported, whatever its name is.
+        [sys.executable, "-P", "-m", "indextables.cli.background"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
