@@ -434,3 +434,55 @@ def test_what_a_client_says_is_shown_without_users_of_urls() -> None:
     shown = redact(said, Identity())
     assert "p4ssw0rd" not in shown
     assert "http://***@127.0.0.1:9/b" in shown
+
+
+@pytest.mark.parametrize("key", ["azure.accountName", "companion.parquet.azure.accountName", "aws.region"])
+@pytest.mark.parametrize("value", ["evil.example/x?", "evil.example#", "a@b", "a:1", ""])
+def test_a_name_that_would_be_another_host_is_refused(key: str, value: str) -> None:
+    with pytest.raises(
+        OptionError, match=r"letters, digits and '-'|options of stores are expected|as of the"
+    ):
+        Options.parse({key: value})
+
+
+ELSEWHERE = "abfss://c@storage.evil.example/source"
+
+
+@pytest.mark.parametrize("index", ["/tmp/index", "abfss://c@acme.dfs.core.windows.net/index", "s3://b/index"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"azure.bearerToken": "t"},
+        {"companion.parquet.azure.sasToken": "t"},
+        {"azure.connectionString": "AccountName=a;AccountKey=aGk=;BlobEndpoint=https://x.y.z"},
+        {},
+    ],
+)
+def test_an_index_does_not_choose_the_host_that_gets_the_credentials_of_its_reader(
+    index: str, options: dict[str, str]
+) -> None:
+    store = open_store(index, Options.parse({"aws.accessKey": "a", "aws.secretKey": "b", **options}))
+    with pytest.raises(CredentialsError, match=r"storage\.evil\.example, which is none of Azure's"):
+        store.source_store(ELSEWHERE)
+    with pytest.raises(CredentialsError, match=r"storage\.evil\.example, which is none of Azure's"):
+        open_store(index, credentials=dict).source_store(ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("index", "source", "options"),
+    [
+        ("/tmp/index", "abfss://c@other.dfs.core.windows.net/s", {}),
+        ("/tmp/index", "abfss://w@onelake.dfs.fabric.microsoft.com/s", {}),
+        ("/tmp/index", "abfss://c@a.dfs.core.chinacloudapi.cn/s", {}),
+        ("abfss://c@storage.own.example/index", "abfss://d@storage.own.example/s", {}),
+        ("/tmp/index", ELSEWHERE, {"azure.endpoint": "https://storage.evil.example"}),
+        ("/tmp/index", ELSEWHERE, {"companion.parquet.azure.endpoint": "https://storage.evil.example"}),
+        ("/tmp/index", ELSEWHERE, {"credentials.provider": "anonymous"}),
+    ],
+)
+def test_a_source_is_read_from_hosts_of_the_cloud_of_the_index_and_of_options(
+    index: str, source: str, options: dict[str, str]
+) -> None:
+    token = {} if "credentials.provider" in options else {"azure.bearerToken": "t"}
+    store = open_store(index, Options.parse({**token, **options})).source_store(source)
+    assert store.url == source

@@ -49,7 +49,7 @@ def test_every_spelling_has_one_normal_form_that_reads_back(given_url: Any, norm
 @pytest.mark.parametrize(
     "url",
     ["", "viewfs://h/x", "http://h/x", "dbfs:/x", "s3://", "s3:///x", "s3:/b/x", "s3://b//x", "s3://b/../x", "file://host/x", "s3://b b/x",
-     "abfss://c@account/x", "az://c@a@b.c.d/x"],
+     "abfss://c@account/x", "az://c@a@b.c.d/x", "abfss://c@evil.example#.core.windows.net/x", "abfss://c@1#.core.windows.net/x"],
 )  # fmt: skip
 def test_what_is_no_place_is_refused(url: str) -> None:
     with pytest.raises(StoreError):

@@ -29,6 +29,7 @@ PROVIDERS = (
     UNITY_CATALOG,
 )
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_HOST_PART = re.compile(r"[A-Za-z0-9-]+")
 _OPERATIONS = ("PATH_READ", "PATH_READ_WRITE")
 _ENCRYPTIONS = ("AES256", "SSE-KMS", "DSSE-KMS", "SSE-C")
 
@@ -57,6 +58,16 @@ _operation: Parser[str | None] = Parser(
     lambda text: _one_of(text, _OPERATIONS), f"one of {', '.join(_OPERATIONS)}"
 )
 
+
+def _host_part(text: str) -> str | None:
+    """A name that becomes a part of the name of a host: other characters would make it another host."""
+    if _HOST_PART.fullmatch(text.strip()) is None:
+        raise ValueError
+    return text.strip()
+
+
+_host_name: Parser[str | None] = Parser(_host_part, "letters, digits and '-'")
+
 AWS_ACCESS_KEY = option(
     "aws.accessKey",
     optional_text,
@@ -83,7 +94,7 @@ AWS_SESSION_TOKEN = option(
 )
 AWS_REGION = option(
     "aws.region",
-    optional_text,
+    _host_name,
     None,
     "Region of the bucket.",
     default_text="the environment, the AWS profile, else us-east-1",
@@ -124,7 +135,7 @@ AWS_REQUESTER_PAYS = option(
 
 AZURE_ACCOUNT = option(
     "azure.accountName",
-    optional_text,
+    _host_name,
     None,
     "Storage account, where the URL does not name it.",
     default_text="the URL's, else the environment's",

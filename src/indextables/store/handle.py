@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from indextables import metrics
 from indextables.cache import Cache
 from indextables.errors import (
+    CredentialsError,
     ForkedStoreError,
     ObjectMissingError,
     OutcomeUnknownError,
@@ -305,10 +306,20 @@ class Store:
         self._use()
         return Store(self._location.at(prefix), self._identity, self._reader)
 
+    def check_host(self) -> None:
+        """Refuse a location that somebody else chose, if its host would get the credentials of the reader.
+
+        Raises:
+            CredentialsError: it names a host that is none of Azure's, and no option names an endpoint.
+        """
+        _check_host(self._location, self._identity)
+
     def source_store(self, url: str) -> "Store":
         """The store of a companion index's source, opened with the source's own credentials.
 
-        These are the options `companion.parquet.*`; if none is set, the credentials of this store.
+        These are the options `companion.parquet.*`; if none is set, the credentials of this store. The index
+        names the source, and may be malicious: credentials go to hosts of the cloud, to the index's own host
+        and to endpoints that options name, and to no other host.
         """
         location = locate(url)
         if location.kind is Kind.LOCAL and self._location.kind is not Kind.LOCAL:
@@ -316,7 +327,10 @@ class Store:
                 f"the index at {self.url} refers to {location.url} on the local disk; an index in an object "
                 "store cannot refer to local files: build the index on the same disk"
             )
-        return Store(location, _source_identity(self._identity, location))
+        identity = _source_identity(self._identity, location)
+        if location.host != self._location.host:
+            _check_host(location, identity)
+        return Store(location, identity)
 
     def with_credentials(self) -> "StoreWithCredentials":
         """This store with its secrets, to send to the tasks of a job; it must not be stored."""
@@ -359,6 +373,19 @@ def _identity(
     own = options if credentials else with_provider(options, location.kind)
     own = with_hadoop_keys(own, location, credentials=credentials is None)
     return Identity(own, credentials, tuple(left_behind), location.url, options)
+
+
+def _check_host(location: Location, identity: Identity) -> None:
+    options = identity.options
+    if location.is_of_cloud or options.is_set(cloud.AZURE_ENDPOINT):
+        return
+    if options.get(cloud.PROVIDER) == "anonymous" and identity.provider is None:
+        return
+    raise CredentialsError(
+        f"{location.url} names the host {location.host}, which is none of Azure's and would get your "
+        f"credentials; if you trust it, set {cloud.AZURE_ENDPOINT.key}=https://{location.host} "
+        f"({SOURCE_STORE.key}.{cloud.AZURE_ENDPOINT.key} for the source of a companion index)"
+    )
 
 
 def _source_identity(identity: Identity, location: Location) -> Identity:

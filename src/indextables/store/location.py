@@ -16,6 +16,16 @@ from indextables.records import dataclass
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
+_HOST = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+){2,}(:\d{1,5})?")
+# The hosts of Azure's storage, in all of its clouds.
+_AZURE_HOSTS = (
+    ".core.windows.net",
+    ".core.chinacloudapi.cn",
+    ".core.usgovcloudapi.net",
+    ".core.cloudapi.de",
+    ".storage.azure.net",
+    ".fabric.microsoft.com",
+)
 _NAME_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5})?")
 _FORMS = "a path, file://, s3://, s3a://, az://, abfss://, wasbs://, gs://, hdfs:// or memory://"
 
@@ -85,6 +95,11 @@ class Location:
     def url(self) -> str:
         """The URL, normalised: one scheme for each kind, no credentials, no slash at the end."""
         return join(self.base, self.root)
+
+    @property
+    def is_of_cloud(self) -> bool:
+        """Whether requests go to the provider of the cloud; an Azure URL may name any host."""
+        return not self.host or self.host.endswith(_AZURE_HOSTS)
 
     @property
     def account(self) -> str:
@@ -224,7 +239,7 @@ def _azure(scheme: str, authority: str, root: str) -> Location:
     container, at, host = authority.partition("@")
     if not at:
         return Location(Kind.AZURE, _bucket(container, scheme), root, "", scheme.startswith("abfs"))
-    if "@" in host or ":" in container or host.count(".") < 2:
+    if ":" in container or _HOST.fullmatch(host) is None:
         raise StoreError(
             f"an {scheme} URL is expected as {scheme}://container@account.dfs.core.windows.net/path, "
             "without credentials"
