@@ -382,6 +382,13 @@ def plain_key(spelling: str) -> str:
     return spelling.lower().removeprefix(PREFIX).removeprefix(HADOOP_PREFIX)
 
 
+def resolved_key(spelling: str) -> str:
+    """Return the plain key of the option that a spelling stands for: that of its target for an alias."""
+    key = plain_key(spelling)
+    declaration = _declared.get(key)
+    return declaration.target.key.lower() if isinstance(declaration, Alias) else key
+
+
 def _family(key: str) -> FieldOption | None:
     parts = key.split(".")
     for end in range(len(parts) - 1, 0, -1):

@@ -50,6 +50,9 @@ from indextables.spark.tasks import dumps, valid_texts
 from indextables.store import StoreWithCredentials
 from indextables.version import ENGINE
 
+# A property that every table of a catalog has (Spark's TableCatalog.PROP_PROVIDER).
+_CATALOG = "provider"
+
 
 class IndexTablesSource(DataSource):
     """`format("indextables")` where there is no bridge."""
@@ -354,6 +357,12 @@ def _reject_months(kind: DataType, path: tuple[str, ...]) -> None:
 
 def _table(raw: Mapping[str, str], scope: Where | None = None) -> TableLocation:
     options = {plain_key(key): value for key, value in raw.items()}
+    # Spark hands the properties of a table of a catalog over as options. A catalog is only half trusted.
+    if _CATALOG in options:
+        raise OptionError(
+            "a table of a catalog needs the bridge: set the session up by indextables.configure, or read the "
+            "table by its path"
+        )
     if scope is not None:
         check_scope(options.keys() - LOCATION_OPTIONS, READ_SCOPES.get(scope, {scope}))
     return locate_table({"options": options})

@@ -36,6 +36,7 @@ from indextables.spark.planner.split_assignment import assign_splits
 from indextables.spark.planner.write import _stream_options
 from indextables.spark.tasks import MESSAGE
 from indextables.store import open_store
+from indextables.store.remote import RemoteBackend
 from tests.read.many_splits import ROWS, many_splits
 
 SCHEMA = pa.schema(
@@ -604,6 +605,55 @@ def test_a_micro_batch_limits_versions_unless_the_stream_the_table_or_the_sessio
     assert batch.values.get("cleanup.maxversions") == maximum
     assert (batch.values["mergeonwrite.enabled"], batch.values["checkpoint.interval"]) == ("true", "20")
     assert _stream_options(Options.parse(options), {}) == Options.parse(options), "a batch write"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "companion.parquet.azure.endpoint",
+        "companion.parquet.azure.authorityHost",
+        "spark.indextables.companion.parquet.gcp.endpoint",
+        "companion.parquet.aws.endpoint",
+        "aws.endpoint",
+        "s3.endpoint",
+        "s3.serviceUrl",
+        "aws.credentialsProviderClass",
+        "azure.identityEndpoint",
+        "fs.s3a.bucket.b.endpoint",
+        "fs.s3a.aws.credentials.provider",
+    ],
+)
+def test_a_catalog_keeps_no_option_that_decides_where_credentials_go(table: Path, key: str) -> None:
+    reply, _ = ask("schema", {"kept": [key, "path"]}, table)
+    assert re.search("decides where its readers' credentials go|in clear text", reply["error"])
+    kept = [
+        "path",
+        "aws.region",
+        "aws.forcePathStyle",
+        "azure.accountName",
+        "indexing.typemap.m",
+        "s3.partSize",
+    ]
+    assert "error" not in ask("schema", {"kept": [*kept]}, table)[0]
+
+
+def test_a_catalog_names_no_host_that_gets_the_credentials_of_readers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unreachable(*_: object, **__: object) -> None:
+        raise AssertionError("a request was made")
+
+    monkeypatch.setattr(RemoteBackend, "get", unreachable)
+    secret = {"azure.bearertoken": "a-token"}
+    source = {"name": "s", "location": "abfss://c@acme.dfs.core.windows.net/s"}
+    for operation, request in (("schema", {"kept": ["path"]}), ("companion", source)):
+        reply, _ = ask(operation, request, "abfss://c@storage.evil.example/t", **secret)
+        assert "names the host storage.evil.example, which is none of Azure's" in reply["error"]
+        with pytest.raises(AssertionError, match="a request was made"):
+            ask(operation, request, "abfss://c@acme.dfs.core.windows.net/t", **secret)
+        trusted = {**secret, "azure.endpoint": "https://storage.evil.example"}
+        with pytest.raises(AssertionError, match="a request was made"):
+            ask(operation, request, "abfss://c@storage.evil.example/t", **trusted)
 
 
 @pytest.mark.parametrize("error", [StoreError("503 slow down"), OSError("no more files")])

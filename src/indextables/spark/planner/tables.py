@@ -21,7 +21,8 @@ from indextables.log.format.actions import Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options, Where, check_scope, cloud, streaming
-from indextables.options.declare import is_secret, plain_key
+from indextables.options.companion import SOURCE_STORE
+from indextables.options.declare import is_secret, plain_key, resolved_key
 from indextables.options.log import STATS_COLUMNS
 from indextables.predicate import Op
 from indextables.predicate.addresses import address_comparison
@@ -209,6 +210,8 @@ def schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[
         _check_declared(request)
         return {}, ()
     table = locate_table(request)
+    if _PATH in (request.get("kept") or ()):
+        table.store.check_host()
     try:
         version, metadata = table.metadata()
     except TableNotFoundError:
@@ -239,6 +242,7 @@ def companion(
     """Check that the table is the companion index of a source that is searched by its own name."""
     del blobs
     table = locate_table(request)
+    table.store.check_host()  # the catalog names the index
     partitions = request.get("partitions")
     searched = SearchedTable(
         name=request["name"],
@@ -328,20 +332,26 @@ def arrow_stream(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-# Options that determine where credentials come from, or where they are sent.
-_DESTINATIONS = (
-    "credentials.",
-    "databricks.",
-    "fs.azure.",
-    "fs.gs.",
-    "dfs.",
-    "azure.endpoint",
-    "azure.authorityhost",
-    "azure.identityendpoint",
-    "azure.federatedtokenfile",
-    "gcp.endpoint",
-    "gcp.credentialsfile",
+# Options of stores determine where credentials come from and where they are sent, but for these.
+_STORES = ("aws.", "azure.", "gcp.", "credentials.", "databricks.", "fs.", "dfs.")
+_HARMLESS = frozenset(
+    option.key.lower()
+    for option in (
+        cloud.AWS_REGION,
+        cloud.AWS_PATH_STYLE,
+        cloud.AWS_ENCRYPTION,
+        cloud.AWS_REQUESTER_PAYS,
+        cloud.AZURE_ACCOUNT,
+        cloud.AZURE_TENANT,
+        cloud.AZURE_CLIENT,
+    )
 )
+
+
+def _is_destination(key: str) -> bool:
+    """Whether an option of a table could redirect credentials of its readers, for it or for its source."""
+    of_store = resolved_key(key.removeprefix(f"{SOURCE_STORE.key}."))
+    return of_store.startswith(_STORES) and of_store not in _HARMLESS
 
 
 def _check_catalog_options(keys: Iterable[str]) -> None:
@@ -352,7 +362,7 @@ def _check_catalog_options(keys: Iterable[str]) -> None:
             f"the catalog would store {', '.join(secret)} in clear text; give it as a session conf "
             f"(spark.indextables.{secret[0]}) or as an option of each read and write instead"
         )
-    if unsafe := [key for key in plain if key.startswith(_DESTINATIONS)]:
+    if unsafe := [key for key in plain if _is_destination(key)]:
         raise OptionError(
             f"a table of a catalog has the option {unsafe[0]}, which decides where its readers' credentials "
             f"go; give it as a session conf (spark.indextables.{unsafe[0]}) or as an option of each read and "
