@@ -12,6 +12,7 @@ import scala.util.Try
 import scala.util.control.NonFatal
 
 import org.apache.spark.{FutureAction, JobArtifactSet, SparkEnv}
+import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.{Dataset, SparkSession => ClassicSession}
 import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
@@ -56,7 +57,10 @@ class CommandExecution(
     try {
       val Seq(function, state) = reply.blobs.take(2)
       val preferred = Option(reply.json.get("preferred")).map(_.asScala.map(name => Option(name.textValue)).toSeq)
-      val done = Tasks.run(session, function, reply.blobs.drop(2), preferred.getOrElse(Nil), job)
+      // A command that waits leaves its planner process to others meanwhile.
+      Option(reply.json.get("pause")).foreach(pause => Thread.sleep(pause.asLong))
+      val tasks = reply.blobs.drop(2)
+      val done = if (tasks.isEmpty) Nil else Tasks.run(session, function, tasks, preferred.getOrElse(Nil), job)
       val finish = new util.LinkedHashMap[String, Any](request)
       finish.put("ran", done.map(_._1).toArray)
       Rpc("command_finish", finish, state +: done.map(_._2): _*)
@@ -93,7 +97,7 @@ object Background {
 }
 
 /** Tasks that Python planned, run on executors: bytes in, bytes out. */
-object Tasks {
+object Tasks extends Logging {
   private val Result = new StructType().add("result", BinaryType).add("error", StringType)
 
   // How often the progress of a job is recorded.
@@ -118,7 +122,8 @@ object Tasks {
       (task, rows) => { results(task) = rows; done.incrementAndGet() },
       ())
     try await(running, done, tasks.size, job) catch {
-      case problem: InterruptedException => running.cancel(); throw problem
+      // Otherwise tasks would go on and write what nobody commits.
+      case problem: Throwable => running.cancel(); throw problem
     }
     results.toSeq.flatten
   }
@@ -133,7 +138,9 @@ object Tasks {
     while (!running.isCompleted) {
       for (id <- job if done.get != reported) {
         reported = done.get
-        Rpc("job_progress", Json.obj("job" -> id, "done" -> reported, "tasks" -> tasks))
+        // Progress is only shown: the work does not end because it cannot be recorded.
+        try Rpc("job_progress", Json.obj("job" -> id, "done" -> reported, "tasks" -> tasks))
+        catch { case NonFatal(error) => logWarning(s"the progress of the job $id was not recorded", error) }
       }
       try Await.ready(running, ReportInterval) catch { case _: TimeoutException => }
     }

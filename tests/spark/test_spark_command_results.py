@@ -1,6 +1,10 @@
 """Every command through Spark SQL gives the columns and the figures that it gives without Spark."""
 
 import json
+import operator
+import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +14,11 @@ from pyspark.sql.types import Row
 
 import indextables as it
 from indextables.commands.execute import implementation_of
+from indextables.maintain import jobs
 from indextables.options import Options
 from indextables.schema.spark import from_arrow
+from indextables.spark.planner.commands import COMMAND_RESULT
+from indextables.spark.tasks import CommandFunction
 from indextables.store import open_store
 from tests import command_uses
 from tests.servers.fixtures import StoreUrl
@@ -148,3 +155,29 @@ def test_commands_of_spark_reach_object_stores(
     finally:
         for key in options:
             spark.conf.unset(f"spark.indextables.{key}")
+
+
+def test_statements_that_wait_for_a_job_leave_the_planner_to_writes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    job = jobs.begin(jobs.JobKind.PREWARM, f"file://{tmp_path}/t", Options(), total=1)
+    statement = f"WAIT FOR INDEXTABLES PREWARM JOBS JOB '{job.id}' TIMEOUT 600"
+    with ThreadPoolExecutor(6) as pool:
+        try:
+            waiting = [pool.submit(lambda: spark.sql(statement).collect()) for _ in range(6)]
+            time.sleep(2)
+            spark.range(3).write.format("indextables").save(str(tmp_path / "t"))
+            assert not any(each.done() for each in waiting)
+        finally:
+            jobs.end(job.id)
+        assert {each.result()[0].status for each in waiting} == {"COMPLETED"}
+
+
+def test_tasks_finish_though_their_progress_cannot_be_recorded(spark: SparkSession) -> None:
+    java = spark._jvm
+    tasks = java.org.apache.spark.api.python.PythonUtils.toSeq([pickle.dumps(n) for n in range(3)])
+    function = pickle.dumps((CommandFunction(None, operator.is_), COMMAND_RESULT))
+    nowhere = java.org.apache.spark.api.python.PythonUtils.toSeq([])
+    no_job = java.scala.Some(None)  # no id of a job: the planner fails
+    run = java.org.apache.spark.sql.indextables.Tasks.run
+    assert run(spark._jsparkSession, function, tasks, nowhere, no_job).size() == 3

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -439,18 +440,54 @@ def _merge_jobs(context: CommandContext, arguments: Arguments) -> pa.Table:
     return table_of(_MERGE_JOBS, *(_only(_MERGE_JOBS, _job(record)) for record in records))
 
 
-def _wait(context: CommandContext, arguments: Arguments) -> pa.Table:
+# The pauses between two looks at jobs: a tenth of the time that was waited, between these seconds.
+_PAUSES = (0.05, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Jobs that are waited for; times are of the monotonic clock, which all processes of a machine share."""
+
+    jobs: Sequence[Mapping[str, Any]]
+    since: float
+    until: float
+
+
+def _wait(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSet:
     table = context.store.url if context.table is not None else None
     waiting = jobs.find_jobs(jobs.JobKind.PREWARM, table, arguments.get("job"))
+    now = time.monotonic()
+    return _ended(waiting, now, now + arguments.get("timeout", MAX_WAIT_SECONDS))
+
+
+def _look_again(
+    context: CommandContext, arguments: Arguments, state: _Waiting, results: Iterable[object]
+) -> pa.Table | TaskSet:
+    del context, arguments, results
+    return _ended(jobs.current(jobs.Job(**each) for each in state.jobs), state.since, state.until)
+
+
+def _ended(records: Sequence[jobs.Job], since: float, until: float) -> pa.Table | TaskSet:
+    """The result, if all jobs have ended or the time is over; else a pause, after which to look again."""
+    now = time.monotonic()
+    if now < until and any(record.ended is None for record in records):
+        least, most = _PAUSES
+        pause = min(until - now, most, max(least, (now - since) / 10))
+        state = _Waiting([jobs.to_fields(record) for record in records], since, until)
+        return TaskSet(_no_task, (), state, pause=pause)
     rows = []
-    for record in jobs.wait(waiting, arguments.get("timeout", MAX_WAIT_SECONDS)):
+    for record in records:
         row = _only(_WAIT, _job(record))
         over = record.ended is not None
         rows.append(row if over else {**row, "status": f"TIMEOUT (was: {record.status.value})"})
     return table_of(_WAIT, *rows)
 
 
+def _no_task(task: object, store: object) -> None:
+    raise AssertionError(f"waiting has no tasks: {task}, {store}")
+
+
 PREWARM = Implementation(_PREWARM, _prewarm, _finish)
-WAIT = Implementation(_WAIT, _wait)
+WAIT = Implementation(_WAIT, _wait, _look_again)
 PREWARM_JOBS = Implementation(_PREWARM_JOBS, _prewarm_jobs)
 MERGE_JOBS = Implementation(_MERGE_JOBS, _merge_jobs)

@@ -367,6 +367,11 @@ def jobs(kind: JobKind, table: str | None = None) -> list[Job]:
     return sorted(matching, key=lambda j: j.started)
 
 
+def to_fields(job: Job) -> dict[str, Any]:
+    """What is recorded of a job, for another process; `Job(**fields)` is the job."""
+    return {name: getattr(job, name) for name in _RECORDED_FIELDS}
+
+
 def find_jobs(kind: JobKind, table: str | None = None, job_id: str | None = None) -> list[Job]:
     """The jobs of this machine, or the one with an id; CommandError if there is no such job."""
     listed = [each for each in jobs(kind, table) if job_id in (None, each.id)]
@@ -381,11 +386,16 @@ def wait(records: Sequence[Job], seconds: float) -> list[Job]:
     """Wait until jobs have ended, or until the timeout; returns their current records."""
     end_at = time.monotonic() + seconds
     while True:
-        now = [_now(each) for each in records]
+        now = current(records)
         left = end_at - time.monotonic()
         if left <= 0 or all(each.ended is not None for each in now):
             return now
         time.sleep(min(_LOOK_EVERY_S, left))
+
+
+def current(records: Iterable[Job]) -> list[Job]:
+    """The jobs as they are now; one that is no longer listed as it was."""
+    return [_now(each) for each in records]
 
 
 def _now(each: Job) -> Job:
@@ -436,7 +446,7 @@ def _save(record: Job, *, now: bool = True) -> None:
             _saved[record.id] = time.monotonic()
         else:
             _saved.pop(record.id, None)
-    save(record.id, {name: getattr(record, name) for name in _RECORDED_FIELDS})
+    save(record.id, to_fields(record))
 
 
 @contextmanager
@@ -469,6 +479,8 @@ class TaskSet:
         job: the id of the job whose progress the tasks are.
         immediate_result: returned immediately, while the tasks run in the background.
         preferred_executors: for each task the executor that should run it.
+        pause: the seconds to wait before the finish step, outside of it: a planner process that waited could
+            do nothing else.
     """
 
     run: Callable[[Any, Any], Any]
@@ -478,6 +490,7 @@ class TaskSet:
     job: str | None = None
     immediate_result: Any = None
     preferred_executors: Sequence[str | None] = ()
+    pause: float = 0
 
 
 def run_tasks(
@@ -500,6 +513,7 @@ def run_tasks(
     try:
         while isinstance(remaining, TaskSet):
             job = remaining.job
+            time.sleep(remaining.pause)
             remaining = finish(remaining.state, _results(remaining, store, progress))
     except BaseException as error:
         if job is not None:

@@ -5,6 +5,7 @@ import math
 import pickle
 import re
 import threading
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 import indextables
 from indextables import diagnostics
 from indextables.errors import PredicateError, StoreError
-from indextables.maintain import on_write
+from indextables.maintain import jobs, on_write
 from indextables.options import Options
 from indextables.predicate import Search, SearchKind, to_sql
 from indextables.read import split_source
@@ -677,3 +678,28 @@ def test_a_commit_does_not_fail_because_of_the_merge_after_it(
     assert (reply["maintenance"]["merge"], reply["maintenance"]["purge"]) == (False, True)
     assert str(error) in reply["warnings"][0]
     assert indextables.open(tmp_path / "t").count() == 2
+
+
+def test_waiting_for_jobs_holds_no_planner_process(tmp_path: Path) -> None:
+    job = jobs.begin(jobs.JobKind.PREWARM, f"file://{tmp_path}", Options(), total=3)
+    started = time.monotonic()
+    request = {"statement": f"WAIT FOR INDEXTABLES PREWARM JOBS JOB '{job.id}' TIMEOUT 3000", "options": {}}
+    reply, blobs = answer("command_plan", json.dumps(request), ())
+    planned = json.loads(reply)
+    assert (planned["done"], len(blobs)) == (False, 2)
+    assert 0 < planned["pause"] <= 1000
+    reply, blobs = answer("command_finish", json.dumps({**request, "ran": []}), blobs[1:])
+    assert json.loads(reply)["done"] is False
+    jobs.end(job.id)
+    reply, blobs = answer("command_finish", json.dumps({**request, "ran": []}), blobs[1:])
+    assert json.loads(reply)["done"] is True
+    assert pa.ipc.open_stream(blobs[0]).read_all()["status"].to_pylist() == ["COMPLETED"]
+    assert time.monotonic() - started < 1000
+    running = jobs.begin(jobs.JobKind.PREWARM, f"file://{tmp_path}", Options(), total=3)
+    late = {**request, "statement": f"WAIT FOR INDEXTABLES PREWARM JOBS JOB '{running.id}' TIMEOUT 1"}
+    reply, blobs = answer("command_plan", json.dumps(late), ())
+    while not json.loads(reply)["done"]:
+        time.sleep(json.loads(reply)["pause"] / 1000)
+        reply, blobs = answer("command_finish", json.dumps({**late, "ran": []}), blobs[1:])
+    assert pa.ipc.open_stream(blobs[0]).read_all()["status"].to_pylist() == ["TIMEOUT (was: WAITING)"]
+    jobs.end(running.id)

@@ -1,5 +1,6 @@
 """The operations `command_schema`, `command_plan`, `command_finish` and `job_progress`."""
 
+import math
 import os
 import pickle
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,8 @@ from indextables.spark.tasks import ERROR, RESULT, CommandFunction
 
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]
 
-_RESULT = StructType().add(RESULT, BinaryType()).add(ERROR, StringType())
+# The columns that a task of a command returns.
+COMMAND_RESULT = StructType().add(RESULT, BinaryType()).add(ERROR, StringType())
 
 
 def command_schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
@@ -98,12 +100,14 @@ def _answer(context: CommandContext, planned: pa.Table | TaskSet) -> Answer:
         reply["job"] = planned.job
     if any(planned.preferred_executors):
         reply["preferred"] = planned.preferred_executors
+    if planned.pause:
+        reply["pause"] = math.ceil(planned.pause * 1000)
     first = []
     if planned.immediate_result is not None:
         reply["background"] = context.options.get(JOBS_AT_ONCE)
         first = [arrow_stream(planned.immediate_result)]
     state = pickle.dumps((planned.job, planned.state))
-    return reply, [*first, pickle.dumps((function, _RESULT)), state, *tasks]
+    return reply, [*first, pickle.dumps((function, COMMAND_RESULT)), state, *tasks]
 
 
 def _read(request: Mapping[str, Any]) -> tuple[Implementation, Arguments, CommandContext]:
