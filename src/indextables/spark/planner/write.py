@@ -24,12 +24,14 @@ from indextables.options import log as log_options
 from indextables.options import maintenance as after
 from indextables.options import writing as opt
 from indextables.predicate import Always, Predicate, to_sql
+from indextables.predicate.addresses import compare_addresses
 from indextables.schema.spark import to_arrow
 from indextables.schema.type_info import NESTED, kind_of
 from indextables.source.companion import refuse_companion
 from indextables.spark.planner.expressions import Expression, Scope, condition, conjunction
 from indextables.spark.planner.tables import locate_table, without_defaults
 from indextables.spark.tasks import BYTES, ERROR, MESSAGE, ROWS, WriteFunction, adds_of
+from indextables.table_properties import address_columns
 
 _logger = logging.getLogger(__name__)
 
@@ -170,7 +172,7 @@ def delete(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     except TableNotFoundError:
         return {}, ()  # a table in a catalog may have no log yet
     refuse_companion(snapshot, "a delete")
-    where = _condition(request["filters"], snapshot.schema)
+    where = compare_addresses(_condition(request["filters"], snapshot.schema), address_columns(snapshot))
     gone = removes(snapshot, Replace.WHERE, where, ())
     if gone:
         draft = Draft(operation="DELETE", removes=gone, parameters={"where": to_sql(where)})
