@@ -337,6 +337,45 @@ def test_wrong_input_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert not list(tmp_path.rglob("*.split"))
 
 
+@pytest.mark.parametrize("standard_input", [False, True])
+def test_values_of_csv_may_have_line_breaks_wherever_they_are(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    standard_input: bool,
+) -> None:
+    expected = [f"{n} first line {'x' * 40}\n{n + 7},second line" for n in range(40_000)]
+    text = "id,text\n" + "".join(f'{n},"{value}"\n' for n, value in enumerate(expected))
+    (tmp_path / "in.csv").write_text(text)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    source = ["--format", "csv"] if standard_input else [tmp_path / "in.csv"]
+    assert rows(capsys, "write", tmp_path / "t", *source)[0]["rows"] == len(expected)
+    found = it.open(tmp_path / "t").scan()
+    assert dict(zip(found["id"].to_pylist(), found["text"].to_pylist(), strict=True)) == dict(
+        enumerate(expected)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("late.jsonl", '{"a": 1, "pad": "%s"}\n' % ("y" * 40) * 60_000 + '{"a": 1, "pad": "x", "late": 5}\n'),
+        ("late.csv", "a,b\n" + "1,2\n" * 600_000 + "1,2,3\n"),
+        ("type.csv", "a,b\n" + "1,2\n" * 600_000 + "1,text\n"),
+    ],
+)
+def test_an_error_within_a_file_names_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / f"first_{name}").write_text(text[: 1 << 16].rpartition("\n")[0] + "\n")
+    for files in ([name], [f"first_{name}", name]):
+        assert main(["write", str(tmp_path / "t"), *(str(tmp_path / file) for file in files)]) == 1
+        assert f"{name} cannot be read to its end" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.split"))
+
+
 def test_values_are_shown_safely() -> None:
     assert output.text_of("a\x1b[31mb\nc") == "a [31mb c"
     out = io.StringIO()

@@ -114,7 +114,7 @@ def open_files(files: Sequence[str], form: str | None) -> pa.RecordBatchReader:
     schema = first.schema
 
     def batches() -> Iterator[pa.RecordBatch]:
-        yield from first
+        yield from _readable(first, files[0])
         for name, reader in zip(files[1:], readers, strict=True):
             yield from _with_schema(reader, schema, name)
 
@@ -126,13 +126,28 @@ def _readers(files: Sequence[str], form: str | None) -> Iterator[pa.RecordBatchR
         yield _reader(name, form or _format_of(name))
 
 
+def _readable(reader: pa.RecordBatchReader, name: str) -> Iterator[pa.RecordBatch]:
+    """The batches of a file; an error of Arrow within it names the file."""
+    while True:
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        except (pa.ArrowException, OSError) as error:
+            raise SchemaError(
+                f"{name} cannot be read to its end: {error}; correct the file, whose columns and types are "
+                "those of its first rows"
+            ) from error
+        yield batch
+
+
 def _with_schema(reader: pa.RecordBatchReader, schema: pa.Schema, name: str) -> Iterator[pa.RecordBatch]:
     if set(reader.schema.names) != set(schema.names):
         raise SchemaError(
             f"{name} has the columns {', '.join(reader.schema.names)}, but the first file has "
             f"{', '.join(schema.names)}; write them one by one"
         )
-    for batch in reader:
+    for batch in _readable(reader, name):
         table = pa.Table.from_batches([batch]).select(schema.names)
         try:
             yield from table.cast(schema).to_batches()
@@ -149,7 +164,9 @@ def _reader(name: str, form: str) -> pa.RecordBatchReader:
             return _parquet(source)
         if form == "csv":
             tabs = name.endswith(".tsv")
-            return pa_csv.open_csv(source, parse_options=pa_csv.ParseOptions(delimiter="\t" if tabs else ","))
+            # Values may have line breaks, and such a value may lie at the end of a block.
+            parsing = pa_csv.ParseOptions(delimiter="\t" if tabs else ",", newlines_in_values=True)
+            return pa_csv.open_csv(source, parse_options=parsing)
         return _json(source, name)
     except (pa.ArrowException, OSError) as error:
         raise SchemaError(f"{name} cannot be read as {form}: {error}") from error
