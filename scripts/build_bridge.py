@@ -23,6 +23,7 @@ from indextables.options.streaming import READ_CHANGES
 from indextables.spark import bridge
 from indextables.spark.compiler import MINORS, minor
 from indextables.spark.planner.tables import LOCATION_OPTIONS
+from indextables.spark.session import SECRETS
 
 DECLARATIONS = Path(__file__).resolve().parents[1] / "bridge" / "src" / "Declarations.scala"
 
@@ -41,6 +42,8 @@ object Declarations {{
   val IndexingPrefix = {json.dumps(INDEXING_PREFIX)}
   // Beginnings of the keys of Hadoop's file systems that have a counterpart (options/cloud.py).
   val HadoopKeys = {_strings(HADOOP_PREFIXES)}
+  // Spark's own pattern of names of secrets, extended (spark/session.py).
+  val Secrets = {json.dumps(SECRETS)}
   // Options that name a table and its version (spark/planner/tables.py).
   val LocationOptions = {_strings(sorted(LOCATION_OPTIONS), "Set")}
   val ReadChanges = {json.dumps(READ_CHANGES.key)}

@@ -8,6 +8,8 @@ object Declarations {
   val IndexingPrefix = "indexing."
   // Beginnings of the keys of Hadoop's file systems that have a counterpart (options/cloud.py).
   val HadoopKeys = Seq("fs.s3a.", "fs.azure.", "fs.gs.", "fs.defaultFS", "spark.indextables.", "dfs.ha.namenodes.", "dfs.namenode.rpc-address.", "dfs.client.use.datanode.hostname", "dfs.client.socket-timeout", "dfs.data.transfer.protection")
+  // Spark's own pattern of names of secrets, extended (spark/session.py).
+  val Secrets = "secret|password|token(?!izer)|access[.]?key|account[.]?key|encryption[.]?key|private[.]?key|connection[.]?string|fs[.]azure[.]sas|[.]credential$|iceberg[.]uri$"
   // Options that name a table and its version (spark/planner/tables.py).
   val LocationOptions = Set("path", "timestampasof", "versionasof")
   val ReadChanges = "readChanges"

@@ -9,6 +9,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     SearchFunctions.inject(session)
     TableChanges.inject(session)
     session.injectHintResolutionRule(InstallSessionTables(_))
+    session.injectHintResolutionRule(RedactSecrets(_))
     session.injectHintResolutionRule(TimeTravel(_))
     session.injectHintResolutionRule(PathRelation(_))
     session.injectHintResolutionRule(MergeSchema(_))

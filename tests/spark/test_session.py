@@ -273,3 +273,10 @@ def test_python_and_scala_spell_the_key_of_an_option_alike(spark: SparkSession) 
     keys = ["mergeSchema", "spark.indextables.mergeSchema", "Spark.IndexTables.MERGESCHEMA"]
     keys += ["spark.hadoop.fs.s3a.access.key", "spark.indextables.spark.hadoop.dfs.x", "indexing.typemap.A.b"]
     assert [options.plain(key) for key in keys] == [plain_key(key) for key in keys]
+
+
+def test_a_session_of_extensions_alone_shows_no_secrets(tmp_path: Path) -> None:
+    results = run_script("session_of_extensions", tmp_path)
+    assert (results["rows"], results["written"]) == (2, True)
+    assert results["shown"] == []
+    assert results["set by the user"] == "mine"

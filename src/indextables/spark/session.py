@@ -17,7 +17,7 @@ _EXTENSIONS = "spark.sql.extensions"
 _ATTACH = "org.apache.spark.sql.indextables.Attach"
 _SOCKETS = "spark.python.unix.domain.socket.enabled"
 # Spark's own pattern of names of secrets, extended: Spark shows the values of all other settings.
-_SECRETS = (
+SECRETS = (
     "secret|password|token(?!izer)|access[.]?key|account[.]?key|encryption[.]?key|private[.]?key|connection[.]?string|"
     "fs[.]azure[.]sas|[.]credential$|iceberg[.]uri$"
 )
@@ -50,7 +50,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     if not _has_extensions(str(settings.get(_EXTENSIONS) or "")):
         builder.config(_EXTENSIONS, _joined(settings.get(_EXTENSIONS), bridge.EXTENSIONS))
     if _REDACTION not in settings:
-        builder.config(_REDACTION, f"(?i){_SECRETS}")
+        builder.config(_REDACTION, f"(?i){SECRETS}")
     if _SOCKETS not in settings:
         builder.config(_SOCKETS, "true")
     master = settings.get("spark.master") or settings.get("spark.remote") or ""
@@ -81,7 +81,7 @@ def attach(spark: SparkSession) -> SparkSession:
         )
     jar = str(bridge.jar(spark.version))
     if spark.conf.get(_SQL_REDACTION, "(?i)url") == "(?i)url":
-        spark.conf.set(_SQL_REDACTION, f"(?i)url|{_SECRETS}")
+        spark.conf.set(_SQL_REDACTION, f"(?i)url|{SECRETS}")
     _ignore_warning_of_pyspark()
     session: Any = spark._jsparkSession  # noqa: SLF001 - there is no public way into the JVM
     loader = _class_loader(spark._jvm)  # noqa: SLF001
