@@ -124,7 +124,7 @@ class StandingQueries:
             context = TableContext(store.url, target.schema, (), (target.mapping,), options)
             searches = check_queries(self._queries, context)
             for add in adds:
-                yield matching_queries(SplitReader(store, _ref(add), context), self._queries, searches)
+                yield from matching_queries(SplitReader(store, _ref(add), context), self._queries, searches)
 
     def _indexing(self, schema: pa.Schema) -> dict[str, str]:
         """Index columns of text word by word, unless options say how columns are indexed."""

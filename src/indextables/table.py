@@ -277,7 +277,8 @@ class Table:
         """Yield rows that new versions insert and that match standing queries.
 
         The column `_matching_queries` has the ids of the queries that a row matches. Every query is one
-        search on the index of each new split.
+        search on the index of each new split. `indextables.since` in the schema's metadata is the version
+        after which to start to get the same rows again.
 
         Args:
             queries: a query in the query language for each id, or a mapping with `query` and `field`.

@@ -86,6 +86,44 @@ def test_watch_uses_the_indexes_of_new_splits(tmp_path: Path) -> None:
     assert {row["id"] for row in everything} == {n for n, ids in matches.items() if ids}
 
 
+@pytest.mark.parametrize("most", [1, 3, 1000])
+def test_matches_of_a_split_come_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("indextables.read.standing._MAX_MATCHES", most)
+    lines, saved = generated(60, 20)
+    path = tmp_path / "t"
+    table = it.write(path, lines, options=OPTIONS)
+    matches = {n: ids for n, ids in expected(path, saved).items() if ids}
+    tables = list(table.watch(saved, since=-1, timeout=0))
+    assert (len(tables) > 1) is (most < 1000)
+    found = [(row["id"], row["_matching_queries"]) for rows in tables for row in rows.to_pylist()]
+    assert found == sorted(matches.items())
+    assert {rows.schema.metadata[b"indextables.since"] for rows in tables} == {b"-1"}
+    with it.StandingQueries(saved, options=OPTIONS) as queries:
+        assert dict(
+            zip(range(60), queries.match(lines)["_matching_queries"].to_pylist(), strict=True)
+        ) == expected(path, saved)
+
+
+def test_watch_says_after_which_version_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, file = tmp_path / "t", tmp_path / "queries.yaml"
+    it.write(path, [{"id": 1, "text": "disk full"}], options=OPTIONS)
+    file.write_text("disk: disk\n")
+    table = it.open(path)
+    it.write(path, [{"id": 2, "text": "disk full"}])
+    newest = it.open(path).version
+    ((row, metadata),) = [
+        (rows["id"][0].as_py(), rows.schema.metadata) for rows in table.watch({"disk": "disk"}, timeout=0)
+    ]
+    assert (row, metadata[b"indextables.since"]) == (2, str(newest - 1).encode())
+    since = ["watch", str(path), str(file), "--timeout", "0", "--since", str(newest - 1)]
+    assert main([*since, "--exec", f"{sys.executable} -c 'import sys; sys.exit(4)'"]) == 1
+    assert f"With --since {newest - 1} it goes on" in capsys.readouterr().err
+    assert main([*since, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == 2
+
+
 @pytest.mark.parametrize(
     ("saved", "problem", "error"),
     [
@@ -123,7 +161,11 @@ def test_the_program_watches_with_a_file_of_queries(
     assert main([*watch, "--exec", f"{sys.executable} {script}"]) == 0
     assert json.loads((tmp_path / "seen").read_text())["id"] == 1
     assert main([*watch, "--exec", f"{sys.executable} -c 'import sys; sys.exit(4)'"]) == 1
-    assert "ended with the code 4" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "ended with the code 4" in shown
+    assert "With --since -1 it goes on" in shown
+    assert main([*watch, "--exec", str(tmp_path / "nothing")]) == 1
+    assert "could not be run" in capsys.readouterr().err
     assert main(["watch", str(path), str(file), "--timeout", "0"]) == 3, "nothing new"
     for text, problem in (
         ("- a list", "has no queries"),

@@ -186,6 +186,8 @@ def watch(
     timeout: float | None,
 ) -> int:
     """Write the rows that match standing queries, or run a command for each of them."""
+    from indextables.read.standing import SINCE  # noqa: PLC0415 - only this command needs it
+
     table = _open(settings, path)
     matches = table.watch(
         _read_queries(queries), columns=columns, since=since, interval=interval, timeout=timeout
@@ -193,8 +195,9 @@ def watch(
     rows = 0
     for result in matches:
         if command is not None:
+            again = int((result.schema.metadata or {})[SINCE])
             for row in result.to_pylist():
-                _run_for_match(command, row)
+                _run_for_match(command, row, again)
             rows += result.num_rows
         else:
             rows += write_tables([result], settings.format, sys.stdout, header=rows == 0)
@@ -232,8 +235,11 @@ def _repeated(names: Sequence[str]) -> str | None:
     return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
-def _run_for_match(command: str, row: dict[str, Any]) -> None:
-    """Run a command with a row as JSON on its standard input; no shell is involved."""
+def _run_for_match(command: str, row: dict[str, Any], again: int) -> None:
+    """Run a command with a row as JSON on its standard input; no shell is involved.
+
+    `again` is the version after which to start to get the row again.
+    """
     import shlex  # noqa: PLC0415 - only this command needs it
     import subprocess  # noqa: PLC0415
 
@@ -242,8 +248,14 @@ def _run_for_match(command: str, row: dict[str, Any]) -> None:
         subprocess.run(  # noqa: S603
             shlex.split(command), input=to_json(row) + "\n", text=True, check=True, env=dict(os.environ)
         )
-    except subprocess.CalledProcessError as error:
-        raise CommandError(f"'{command}' ended with the code {error.returncode}; watch stops") from error
+    except (subprocess.CalledProcessError, OSError) as error:
+        problem = f"could not be run ({error})"
+        if isinstance(error, subprocess.CalledProcessError):
+            problem = f"ended with the code {error.returncode}"
+        raise CommandError(
+            f"'{command}' {problem}; watch stops. With --since {again} it goes on with this row; the command "
+            "may get rows of the same versions again"
+        ) from error
 
 
 def _highlighted(table: Table, settings: Settings, columns: Sequence[str] | None) -> list[str]:

@@ -6,6 +6,7 @@ Every query is one search on the index of a split; no row is compared with a que
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from indextables.errors import IndexTablesError, OptionError, PredicateError
@@ -21,6 +22,11 @@ from indextables.records import dataclass
 
 MATCHING_QUERIES = "_matching_queries"
 MATCHING_TYPE = pa.list_(pa.string())
+# In the metadata of rows: the version after which to start to get them again.
+SINCE = b"indextables.since"
+
+# The maximum number of matches of a piece.
+_MAX_MATCHES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +89,36 @@ def check_queries(
 
 def matching_queries(
     reader: SplitReader, queries: Sequence[StandingQuery], searches: Sequence[Search]
-) -> pa.ListArray:
-    """For each row of a split the ids of the queries that it matches, in the order of the queries."""
+) -> Iterator[pa.ListArray]:
+    """For each row of a split the ids of the queries that it matches, in the order of the queries.
+
+    The rows come in pieces with a bounded number of matches. Apart from a piece, a match takes four bytes.
+    """
+    counts = np.zeros(reader.source.num_records, np.int64)
+    hits = []
     with split_errors(reader.table, reader.ref):
-        hits = [reader.numbers(search) for search in searches]
-    rows = np.concatenate([np.zeros(0, np.int64), *hits])
-    numbers = np.repeat(np.arange(len(searches)), [len(each) for each in hits])
-    order = np.lexsort((numbers, rows))
-    counts = np.bincount(rows, minlength=reader.source.num_records)
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    ids = pa.array([each.id for each in queries], pa.string()).take(pa.array(numbers[order]))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), ids)
+        for search in searches:
+            rows = np.sort(reader.numbers(search)).astype(np.uint32)
+            counts[rows] += 1
+            hits.append(rows)
+    ids = pa.array([each.id for each in queries], pa.string())
+    for start, end in _pieces(counts):
+        parts = [each[slice(*np.searchsorted(each, (start, end)))] for each in hits]
+        numbers = np.repeat(np.arange(len(parts)), [len(each) for each in parts])
+        # Stable: equal rows keep the order of the queries.
+        order = np.argsort(np.concatenate([np.zeros(0, np.uint32), *parts]), kind="stable")
+        offsets = np.concatenate([[0], np.cumsum(counts[start:end])]).astype(np.int32)
+        yield pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), ids.take(pa.array(numbers[order])))
+
+
+def _pieces(counts: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Ranges of rows with no more matches than fit into a piece, but one row at least."""
+    totals = np.cumsum(counts)
+    start = before = 0
+    while start < len(counts):
+        end = max(start + 1, int(np.searchsorted(totals, before + _MAX_MATCHES, side="right")))
+        yield start, end
+        start, before = end, int(totals[end - 1])
 
 
 def watch(
@@ -109,7 +134,8 @@ def watch(
 ) -> Iterator[pa.Table]:
     """The rows that new versions insert and that match a query, with the ids of the queries.
 
-    The existing index of each new split is used.
+    The existing index of each new split is used. The metadata of each table has the version after which to
+    start again to get its rows.
     """
     for first, end in new_versions(log, opened, since, interval=interval, timeout=timeout):
         snapshot = inserted_splits(log, first, end)
@@ -119,8 +145,13 @@ def watch(
         searches = check_queries(queries, table)
         for ref in splits:
             reader = SplitReader(log.store, ref, table)
-            matches = matching_queries(reader, queries, searches)
-            matched = np.flatnonzero(np.diff(matches.offsets.to_numpy()))
-            if len(matched):
-                rows = reader.rows(matched, names)
-                yield rows.append_column(MATCHING_QUERIES, matches.take(pa.array(matched)))
+            before = 0
+            for matches in matching_queries(reader, queries, searches):
+                matched = np.flatnonzero(np.diff(matches.offsets.to_numpy()))
+                if len(matched):
+                    rows = reader.rows(before + matched, names)
+                    rows = rows.append_column(MATCHING_QUERIES, matches.take(pa.array(matched)))
+                    yield rows.replace_schema_metadata(
+                        {**(rows.schema.metadata or {}), SINCE: str(first - 1)}
+                    )
+                before += len(matches)
