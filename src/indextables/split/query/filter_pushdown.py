@@ -80,6 +80,8 @@ from indextables.split.query.value_queries import (
 _MAX_CONVERTED = 1024
 # Up to this number every integer has an exact double.
 _WHOLE_DOUBLES = 1 << 53
+# And a float of 32 bits.
+_WHOLE_FLOATS = 1 << 24
 Bind = Callable[[Search], BoundQuery]
 _VALUES = (Kind.I64, Kind.F64, Kind.BOOL)
 # Longer lists of texts are evaluated on rows: each text is a phrase, or a separate term.
@@ -127,13 +129,15 @@ def _distinct(values: Sequence[Value | None]) -> pa.Array | None:
         return None
 
 
-def as_json_term(value: pa.Scalar) -> str | None:
-    """A literal as a term of a JSON field; None if there is no such term."""
+def as_json_term(value: pa.Scalar, inner: pa.DataType) -> str | None:
+    """A literal as a term of values of a type in a JSON field; None if there is no such term."""
     python_value = value.as_py()
     if isinstance(python_value, bool):
         return "true" if python_value else "false"
     if isinstance(python_value, int):
-        return str(python_value)
+        # Doubles equal the whole numbers beyond this that are rounded to them.
+        is_same = kind_of(inner) is TypeKind.INTEGER or abs(python_value) <= _WHOLE_FLOATS
+        return str(python_value) if is_same else None
     return python_value if isinstance(python_value, str) and python_value else None
 
 
@@ -449,17 +453,18 @@ class _FilterCompiler:
             case _:
                 return UNDECIDED
         field = self.view.find(column.path[0], Kind.JSON)
-        terms = [as_json_term(value) for value in values]
+        path, inner = _path_within(self.view, column)
+        terms = [as_json_term(value, inner) for value in values]
         if field is None or field.analysis.splits or not all(terms):
             return UNDECIDED
-        paths = json_paths(field, FieldRef(column.path[0], _path_within(self.view, column)))
+        paths = json_paths(field, FieldRef(column.path[0], path))
         term_set = InSet(tuple(term for term in terms if term is not None))
         rows = compile_json(term_set, field, paths, self.view).true.rows
         return IndexAnswer(RowSet(rows, rows), RowSet(ALL_ROWS, ALL_ROWS))
 
 
-def _path_within(view: IndexView, column: Column) -> tuple[str, ...]:
-    """The path within a struct in the spelling of the split."""
+def _path_within(view: IndexView, column: Column) -> tuple[tuple[str, ...], pa.DataType]:
+    """The path within a struct in the spelling of the split, and the type of the values there."""
     outer = view.column(column.path[0])
     path: list[str] = []
     arrow = outer.type if outer is not None else pa.null()
@@ -468,7 +473,7 @@ def _path_within(view: IndexView, column: Column) -> tuple[str, ...]:
         field = next((f for f in fields if f.name.lower() == name.lower()), None)
         path.append(field.name if field is not None else name)
         arrow = field.type if field is not None else pa.null()
-    return tuple(path)
+    return tuple(path), arrow
 
 
 def _parts(leaf: TextMatch | Like) -> tuple[str | Wild, ...] | None:

@@ -4,8 +4,10 @@ A query is true or false for a row, never unknown. A literal that the tokenizer 
 several default fields a term may match in any of them. `NOT x` alone matches every other row.
 """
 
+from functools import lru_cache
 from typing import assert_never
 
+import pyarrow as pa
 import tantivy
 from tantivy import Query
 
@@ -28,11 +30,13 @@ from indextables.predicate.query_tree import (
     Term,
     Wildcard,
 )
+from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.index.tokenizers import tokenize
+from indextables.split.json_values import has_form_of_instant, json_number, parsed_as
 from indextables.split.mapping import Field, Kind
 from indextables.split.query.bound_query import BoundQuery, FieldRef, json_paths
 from indextables.split.query.index_view import IndexView
-from indextables.split.query.row_matcher import is_timestamp_text, json_number, match_constant
+from indextables.split.query.row_matcher import match_constant
 from indextables.split.query.row_sets import (
     ALL_ROWS,
     FALSE,
@@ -76,7 +80,7 @@ def _at(leaf: QueryLeaf, field: Field, path: tuple[str, ...], view: IndexView) -
             return two_valued(lookup, lookup)
         case _:
             assert_never(leaf)
-    if any(is_timestamp_text(text) for text in values):
+    if any(has_form_of_instant(text) for text in values):
         return two_valued(lookup, lookup)
     parsed = [_value(text, field, name, view) for text in values]
     rows = union((*(query for query, _ in parsed), partial))
@@ -106,19 +110,39 @@ def _value(text: str, field: Field, name: str, view: IndexView) -> tuple[tantivy
         phrase = Query.phrase_query(view.schema, name, words)
         ways = [view.scored(phrase, name, [token.text for token in tokens])]
     else:
-        terms = ((t.text, Query.term_query(view.schema, name, t.text, field.term_record)) for t in tokens)
-        ways = [intersect(view.scored(query, name, [word]) for word, query in terms)] if tokens else []
+        single = ((t.text, Query.term_query(view.schema, name, t.text, field.term_record)) for t in tokens)
+        ways = [intersect(view.scored(query, name, [word]) for word, query in single)] if tokens else []
     number = json_number(text)
     if number is not None:
-        ways.append(_value_query(view, field, name, number))
+        numbers = parsed_as(number, any_digits=_has_any_digits(view, field))
+        certain = certain and len(numbers) == 1
+        terms = union(Query.term_query(view.schema, name, n, field.term_record) for n in numbers)
+        ways.append(Query.const_score_query(terms, 1.0))
     if text.lower() in ("true", "false"):
-        ways.append(_value_query(view, field, name, text.lower() == "true"))
+        truth = Query.term_query(view.schema, name, text.lower() == "true", field.term_record)
+        ways.append(Query.const_score_query(truth, 1.0))
     return union(ways), certain
 
 
-def _value_query(view: IndexView, field: Field, name: str, value: float | bool) -> tantivy.Query:  # noqa: FBT001 - the value itself
-    """Rows with a number or a boolean, with the score 1."""
-    return Query.const_score_query(Query.term_query(view.schema, name, value, field.term_record), 1.0)
+def _has_any_digits(view: IndexView, field: Field) -> bool:
+    """Whether numbers of a field's documents have the digits of their source: JSON texts, and decimals."""
+    column = view.column(field.column)
+    return column is None or kind_of(column.type) is TypeKind.STRING or _has_decimals(column.type)
+
+
+@lru_cache(maxsize=256)
+def _has_decimals(arrow: pa.DataType) -> bool:
+    match kind_of(arrow):
+        case TypeKind.DECIMAL:
+            return True
+        case TypeKind.STRUCT:
+            return any(_has_decimals(field.type) for field in arrow)
+        case TypeKind.MAP:
+            return _has_decimals(arrow.item_type)
+        case TypeKind.LIST:
+            return _has_decimals(arrow.value_type)
+        case _:
+            return False
 
 
 def compile_query(bound: BoundQuery, view: IndexView) -> IndexAnswer:

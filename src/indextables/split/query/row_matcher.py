@@ -5,11 +5,8 @@ It is used for rows with incomplete values in the index, and for leaves that the
 """
 
 import bisect
-import datetime as dt
 import decimal
 import ipaddress
-import json
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, assert_never
@@ -52,6 +49,7 @@ from indextables.split.index.tokenizers import (
     tokenize_prefix,
     tokenize_unstemmed,
 )
+from indextables.split.json_values import instant_of, json_number, number_of, parse_json, text_of, values_at
 from indextables.split.mapping import Field, Kind, field_name, json_root, value_kind
 from indextables.split.query import patterns
 from indextables.split.query.bound_query import BoundQuery, FieldRef, json_paths
@@ -60,9 +58,6 @@ from indextables.split.query.text_queries import matches_with_slop
 from indextables.split.query.value_queries import parse_value, unsupported_leaf
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-# The index stores texts of this form as timestamps, so that all notations of an instant are equal.
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
-_WHOLE = re.compile(r"[+-]?\d{1,18}")
 # Classes of the ASCII characters between tokens, for tokenizers whose tokens are all other characters.
 _SEPARATORS = {TokenBoundary.WORD: "[^0-9A-Za-z]", TokenBoundary.SPACE: r"[\t\n\f\r ]"}
 # A phrase of more tokens is compared token by token: its expression would be large.
@@ -402,29 +397,13 @@ def _true(answer: pa.Array) -> Mask:
     return mask
 
 
-def json_number(text: str) -> int | float | None:
-    """The JSON number that a text of a query denotes; None if it is not a number."""
-    if _WHOLE.fullmatch(text):
-        return int(text)
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if "_" not in text and abs(number) < float("inf") else None
-
-
-def is_timestamp_text(text: str) -> bool:
-    """Whether a JSON string of this form is indexed as a timestamp."""
-    return _MOMENT.fullmatch(text) is not None
-
-
 def match_json(leaf: QueryLeaf, values: pa.Array, field: Field, paths: list[tuple[str, ...]]) -> Mask:
     """Which rows have a value that the leaf matches at one of the paths."""
     owners: list[int] = []
     documents: list[Any] = []
     for row, document in enumerate(_documents(values, field)):
         for path in paths:
-            for value in _at(document, path, deep=isinstance(leaf, Exists)):
+            for value in values_at(document, path, deep=isinstance(leaf, Exists)):
                 owners.append(row)
                 documents.append(value)
     hits = _matches(leaf, documents, field)
@@ -435,7 +414,7 @@ def match_json(leaf: QueryLeaf, values: pa.Array, field: Field, paths: list[tupl
 def _documents(values: pa.Array, field: Field) -> Iterator[Any]:
     text = kind_of(values.type) is TypeKind.STRING
     for value in values.to_pylist(maps_as_pydicts="lossy"):
-        document = _parse_json(value) if text else value
+        document = _document(value) if text else value
         if document is None:
             yield {}
         elif field.root and not isinstance(document, dict):
@@ -444,38 +423,17 @@ def _documents(values: pa.Array, field: Field) -> Iterator[Any]:
             yield document
 
 
-def _parse_json(text: str | None) -> Any:  # noqa: ANN401 - JSON
+def _document(text: str | None) -> Any:  # noqa: ANN401 - JSON
     try:
-        return None if text is None else json.loads(text)
+        return None if text is None else parse_json(text)
     except ValueError:
         return None
-
-
-def _at(value: Any, path: tuple[str, ...], *, deep: bool) -> Iterator[Any]:  # noqa: ANN401 - JSON
-    """The scalar values at a path, through lists; with `deep` also those below it."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _at(item, path, deep=deep)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if path and _key(key) == path[0]:
-                yield from _at(item, path[1:], deep=deep)
-            elif not path and deep:
-                yield from _at(item, path, deep=deep)
-    elif value is not None and not path:
-        yield value
-
-
-def _key(key: Any) -> str:  # noqa: ANN401 - keys of maps have any type
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return key.isoformat() if isinstance(key, dt.date) else str(key)
 
 
 def _matches(leaf: QueryLeaf, values: list[Any], field: Field) -> Mask:
     if isinstance(leaf, Exists):
         return np.ones(len(values), np.bool_)
-    texts = [_text(value) for value in values]
+    texts = [text_of(value) for value in values]
     tokens = (
         TokenTable.tokenize(texts, field)
         if field.analysis.splits
@@ -497,25 +455,16 @@ def _matches(leaf: QueryLeaf, values: list[Any], field: Field) -> Mask:
             assert_never(leaf)
 
 
-def _text(value: Any) -> str | None:  # noqa: ANN401 - JSON
-    """The value as text; None for timestamps, numbers and booleans."""
-    if isinstance(value, str):
-        return None if is_timestamp_text(value) else value
-    if isinstance(value, (dt.date, dt.time)) and not isinstance(value, dt.datetime):
-        return value.isoformat()
-    return None
-
-
 def _equal_values(values: list[Any], text: str) -> Mask:
-    number, moment = json_number(text), _timestamp(text)
+    number, instant = json_number(text), instant_of(text)
     truth = {"true": True, "false": False}.get(text.lower())
 
     def same(value: Any) -> bool:  # noqa: ANN401 - JSON
         if isinstance(value, bool):
             return value is truth
         if isinstance(value, (int, float, decimal.Decimal)):
-            return number is not None and _number(value) == number
-        return moment is not None and _timestamp(value) == moment
+            return number is not None and number_of(value) == number
+        return instant is not None and instant_of(value) == instant
 
     return np.array([same(value) for value in values], np.bool_)
 
@@ -524,8 +473,8 @@ def _inside(value: Any, leaf: Range) -> bool:  # noqa: ANN401 - JSON
     """Whether a number or a timestamp is between bounds of its kind."""
     if isinstance(value, bool):
         return False
-    read = json_number if isinstance(value, (int, float, decimal.Decimal)) else _timestamp
-    own = _number(value) if read is json_number else _timestamp(value)
+    is_number = isinstance(value, (int, float, decimal.Decimal))
+    own: Any = number_of(value) if is_number else instant_of(value)
     if own is None:
         return False
     for bound, inclusive, sign in (
@@ -534,32 +483,13 @@ def _inside(value: Any, leaf: Range) -> bool:  # noqa: ANN401 - JSON
     ):
         if bound is None:
             continue
-        limit: Any = read(bound)
+        limit: Any = json_number(bound) if is_number else instant_of(bound)
         if limit is None:
             return False
         order = (own > limit) - (own < limit)
         if order * sign < 0 or (order == 0 and not inclusive) or own != own:  # noqa: PLR0124 - NaN
             return False
     return True
-
-
-def _number(value: Any) -> Any:  # noqa: ANN401 - a number of any kind
-    if not isinstance(value, decimal.Decimal):
-        return value
-    return int(value) if value == value.to_integral_value() else float(value)
-
-
-def _timestamp(value: Any) -> dt.datetime | None:  # noqa: ANN401 - JSON
-    if isinstance(value, str):
-        if not is_timestamp_text(value):
-            return None
-        try:
-            value = dt.datetime.fromisoformat(value.upper().replace(" ", "T"))
-        except ValueError:
-            return None
-    if not isinstance(value, dt.datetime):
-        return None
-    return value if value.tzinfo else value.replace(tzinfo=dt.UTC)
 
 
 def required_columns(bound: BoundQuery) -> list[str]:

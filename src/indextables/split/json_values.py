@@ -1,0 +1,132 @@
+"""The values of JSON documents as the index holds them: numbers, instants, texts."""
+
+import datetime as dt
+import decimal
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+# The index keeps whole numbers of this range exactly, all others as doubles.
+_LEAST_WHOLE, _GREATEST_WHOLE = -(1 << 63), (1 << 64) - 1
+# Up to this one, whole numbers with two zeros after the point are parsed exactly.
+_SURE_WHOLE = 1 << 46
+_WRONG_BITS = 2
+_WHOLE = re.compile(r"([+-]?)0*([0-9]{1,20})")
+# Texts of this form are instants in the index, so that all notations of an instant are equal.
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+
+
+# --- documents ----------------------------------------------------------------------------------------
+
+
+def parse_json(text: str) -> Any:  # noqa: ANN401 - JSON
+    """A JSON text.
+
+    Raises:
+        ValueError: It is not JSON.
+    """
+    return json.loads(text)
+
+
+def values_at(document: Any, path: tuple[str, ...], *, deep: bool) -> Iterator[Any]:  # noqa: ANN401 - JSON
+    """The scalar values at a path, through lists; with `deep` also those below it."""
+    waiting = [(document, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        if isinstance(value, list):
+            waiting += [(item, depth) for item in value]
+        elif isinstance(value, dict):
+            if depth < len(path):
+                waiting += [(item, depth + 1) for key, item in value.items() if _key(key) == path[depth]]
+            elif deep:
+                waiting += [(item, depth) for item in value.values()]
+        elif value is not None and depth == len(path):
+            yield value
+
+
+def _key(key: Any) -> str:  # noqa: ANN401 - keys of maps have any type
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return key.isoformat() if isinstance(key, dt.date) else str(key)
+
+
+# --- numbers ------------------------------------------------------------------------------------------
+
+
+def json_number(text: str) -> int | float | None:
+    """The JSON number that a text of a query denotes; None if it is not a number.
+
+    >>> json_number("1234567890123456789"), json_number("1.5"), json_number("1e999")
+    (1234567890123456789, 1.5, None)
+    """
+    if match := _WHOLE.fullmatch(text):
+        whole = int(match[1] + match[2])
+        return whole if _LEAST_WHOLE <= whole <= _GREATEST_WHOLE else float(whole)
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    if "_" in text or not math.isfinite(number):
+        return None
+    return int(number) if number.is_integer() and _LEAST_WHOLE <= number < _GREATEST_WHOLE else number
+
+
+def parsed_as(number: float, *, any_digits: bool) -> list[int | float]:
+    """The values that the index may hold for a number.
+
+    Its parser of JSON multiplies digits and a power of ten as doubles, which is off by a bit or two for many
+    numbers, unless digits were chosen with this in mind: `any_digits` says that they were not.
+    """
+    if not any_digits or (isinstance(number, int) and abs(number) < _SURE_WHOLE):
+        return [number]
+    below = above = float(number)
+    found = [number, below]
+    for _ in range(_WRONG_BITS):
+        below, above = math.nextafter(below, -math.inf), math.nextafter(above, math.inf)
+        found += [n for n in (below, above) if math.isfinite(n)]
+    return found
+
+
+def number_of(value: float | decimal.Decimal) -> int | float:
+    """A number as the index holds it: whole numbers beyond 64 bits are doubles."""
+    if isinstance(value, decimal.Decimal):
+        value = int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float) or _LEAST_WHOLE <= value <= _GREATEST_WHOLE:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+# --- instants and texts -------------------------------------------------------------------------------
+
+
+def has_form_of_instant(text: str) -> bool:
+    """Whether a text has the form of RFC 3339."""
+    return _INSTANT.fullmatch(text) is not None
+
+
+def instant_of(value: Any) -> dt.datetime | None:  # noqa: ANN401 - JSON
+    """The instant of a timestamp, or of a text in RFC 3339; None for other values."""
+    if isinstance(value, str):
+        if not has_form_of_instant(value):
+            return None
+        try:
+            value = dt.datetime.fromisoformat(value.upper().replace(" ", "T"))
+        except ValueError:
+            return None
+    if not isinstance(value, dt.datetime):
+        return None
+    return value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+
+
+def text_of(value: Any) -> str | None:  # noqa: ANN401 - JSON
+    """The value as a text of the index; None for instants, numbers and booleans."""
+    if isinstance(value, str):
+        return None if has_form_of_instant(value) else value
+    if isinstance(value, (dt.date, dt.time)) and not isinstance(value, dt.datetime):
+        return value.isoformat()
+    return None

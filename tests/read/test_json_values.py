@@ -1,0 +1,93 @@
+"""Values within JSON texts, structs and lists: what the index holds of them, and what it cannot hold."""
+
+import decimal
+import json
+import random
+
+import pyarrow as pa
+import pytest
+
+import indextables
+
+# A key with this character keeps a row out of the index: it is evaluated on its value.
+ON_ROWS = {"\x01": 0}
+WHOLE = [
+    10**17,
+    10**18 - 1,
+    10**18,
+    10**18 + 1,
+    2**53 + 1,
+    2**63 - 1,
+    2**63,
+    2**63 + 1,
+    2**64 - 1,
+    -(2**63),
+    -(10**18) - 1,
+]
+
+
+def table_of(path, columns, **options):
+    rows = len(next(iter(columns.values())))
+    data = pa.table({"id": range(rows), **columns})
+    settings = {f"indexing.{name.replace('__', '.')}": value for name, value in options.items()}
+    return indextables.write(path, data, options=settings)
+
+
+def of_texts(path, documents, **options):
+    """A table of documents in JSON."""
+    texts = [text if isinstance(text, str) else json.dumps(text) for text in documents]
+    return table_of(path, {"j": pa.array(texts, pa.string())}, typemap__j="json", **options)
+
+
+def found(table, where):
+    return sorted(table.scan(columns=["id"], where=where)["id"].to_pylist())
+
+
+@pytest.mark.parametrize("added", [{}, ON_ROWS])
+def test_whole_numbers_of_64_bits_are_compared_exactly_in_json(tmp_path, added):
+    table = of_texts(tmp_path / "t", [{"n": value, **added} for value in WHOLE])
+    for i, value in enumerate(WHOLE):
+        assert found(table, f"j INDEXQUERY 'j.n:\"{value}\"'") == [i]
+        at_least = [k for k, other in enumerate(WHOLE) if other >= value]
+        assert found(table, f"j INDEXQUERY 'j.n:[\"{value}\" TO *]'") == at_least
+
+
+def test_whole_numbers_of_64_bits_are_compared_exactly_in_structs_and_lists(tmp_path):
+    own = [value for value in WHOLE if value < 2**63]
+    structs = pa.array([{"n": value} for value in own], pa.struct([("n", pa.int64())]))
+    table = table_of(
+        tmp_path / "t", {"s": structs, "l": pa.array([[value] for value in own], pa.list_(pa.int64()))}
+    )
+    for i, value in enumerate(own):
+        assert found(table, f"s INDEXQUERY 's.n:\"{value}\"'") == [i]
+        assert found(table, f"l INDEXQUERY '\"{value}\"'") == [i]
+        if value > -(2**63):
+            assert found(table, f"s.n = {value}") == [i]
+            assert found(table, f"s.n IN ({value}, 5)") == [i]
+
+
+def test_whole_literals_equal_the_doubles_that_they_are_rounded_to(tmp_path):
+    structs = pa.array([{"d": 2.0**53}, {"d": 5.0}], pa.struct([("d", pa.float64())]))
+    table = table_of(tmp_path / "t", {"s": structs})
+    assert found(table, f"s.d = {2**53}") == [0]
+    assert found(table, "s.d = 5") == [1]
+
+
+@pytest.mark.parametrize("added", [{}, ON_ROWS])
+def test_fractions_and_larger_numbers_are_found_by_their_digits(tmp_path, seed, added):
+    rng = random.Random(seed)
+    numbers = [rng.random() * 10 ** rng.randint(-20, 20) for _ in range(150)]
+    numbers += [rng.randint(2**64, 10**30) for _ in range(50)]
+    table = of_texts(tmp_path / "t", [{"n": number, **added} for number in numbers])
+    for i, number in enumerate(numbers):
+        assert i in found(table, f"j INDEXQUERY 'j.n:\"{number!r}\"'")
+
+
+def test_decimals_in_structs_are_found_by_their_digits(tmp_path, seed):
+    rng = random.Random(seed)
+    numbers = [decimal.Decimal(rng.randint(10**20, 10**27)).scaleb(-10) for _ in range(150)]
+    numbers += [decimal.Decimal(rng.randint(2**46, 2**53)) for _ in range(50)]
+    structs = pa.array([{"d": number} for number in numbers], pa.struct([("d", pa.decimal128(38, 10))]))
+    table = table_of(tmp_path / "t", {"s": structs})
+    for i, number in enumerate(numbers):
+        assert i in found(table, f"s INDEXQUERY 's.d:\"{number}\"'")
