@@ -91,3 +91,22 @@ def test_decimals_in_structs_are_found_by_their_digits(tmp_path, seed):
     table = table_of(tmp_path / "t", {"s": structs})
     for i, number in enumerate(numbers):
         assert i in found(table, f"s INDEXQUERY 's.d:\"{number}\"'")
+
+
+@pytest.mark.parametrize("options", [{}, {"tokenizer__j": "default"}])
+def test_lone_surrogates_in_json_are_question_marks_as_in_spark(tmp_path, options):
+    documents = [
+        r'{"a": "\ud800 x"}',
+        r'{"a": "x"}',
+        r'{"\udc00k": "x"}',
+        r'{"a": "\ud83d\ude00"}',
+        r'{"a": "\\ud800"}',
+    ]
+    table = of_texts(tmp_path / "t", documents, **options)
+    assert found(table, "j INDEXQUERY 'j.a:x'") == ([0, 1] if options else [1])
+    assert found(table, "j INDEXQUERY 'j.a:[w TO z]'") == ([0, 1] if options else [1])
+    assert found(table, "j INDEXQUERY 'j.\\\\?k:x'") == [2]
+    if not options:
+        assert found(table, "j INDEXQUERY 'j.a:\"? x\"'") == [0]
+        assert found(table, "j INDEXQUERY 'j.a:😀'") == [3]
+        assert found(table, "j INDEXQUERY 'j.a:\"\\\\\\\\ud800\"'") == [4]

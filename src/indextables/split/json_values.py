@@ -14,6 +14,12 @@ _LEAST_WHOLE, _GREATEST_WHOLE = -(1 << 63), (1 << 64) - 1
 _SURE_WHOLE = 1 << 46
 _WRONG_BITS = 2
 _WHOLE = re.compile(r"([+-]?)0*([0-9]{1,20})")
+# Escapes of JSON, the first group those that are no lone surrogate.
+_ESCAPES = re.compile(
+    r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\(?!u[dD][89a-fA-F][0-9a-fA-F]{2}).)"
+    r"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}",
+    re.DOTALL,
+)
 # Texts of this form are instants in the index, so that all notations of an instant are equal.
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
@@ -22,11 +28,16 @@ _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d
 
 
 def parse_json(text: str) -> Any:  # noqa: ANN401 - JSON
-    """A JSON text.
+    r"""A JSON text; lone surrogates become question marks, as in Spark.
 
     Raises:
         ValueError: It is not JSON.
+
+    >>> parse_json('{"a": ["\\ud800", 1]}')
+    {'a': ['?', 1]}
     """
+    if "\\ud" in text or "\\uD" in text:
+        text = _ESCAPES.sub(lambda match: match[1] or "?", text)
     return json.loads(text)
 
 
