@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import indextables
+from indextables.split.json_values import parse_deep
 
 # A key with this character keeps a row out of the index: it is evaluated on its value.
 ON_ROWS = {"\x01": 0}
@@ -110,3 +111,54 @@ def test_lone_surrogates_in_json_are_question_marks_as_in_spark(tmp_path, option
         assert found(table, "j INDEXQUERY 'j.a:\"? x\"'") == [0]
         assert found(table, "j INDEXQUERY 'j.a:😀'") == [3]
         assert found(table, "j INDEXQUERY 'j.a:\"\\\\\\\\ud800\"'") == [4]
+
+
+@pytest.mark.parametrize("beside", [1.5, float("inf")])
+@pytest.mark.parametrize(
+    ("document", "has_value"),
+    [
+        ('{"a": %s}' % ("9" * 5000), True),
+        ('{"a": 1.%s}' % ("9" * 5000), True),
+        ('{"a": 1e%s}' % ("9" * 5000), True),
+        ('{"a":' * 200 + "1" + "}" * 200, True),
+        ('{"a":' * 2000 + "1" + "}" * 2000, True),
+        ('{"a": "x", "b": ' + "[" * 20_000 + "]" * 20_000 + "}", True),
+        ("[" * 20_000 + "]" * 20_000, False),
+        ("[" * 200_000, False),
+        ('{"a": "9999-12-31T23:59:59-01:00"}', True),
+        ("{", False),
+    ],
+)
+def test_no_json_text_fails_a_write_or_a_search(tmp_path, document, has_value, beside):
+    documents = pa.array([document, '{"a": 1}'], pa.string())
+    table = table_of(tmp_path / "t", {"j": documents, "f": [beside, 1.0]}, typemap__j="json")
+    assert found(table, "j INDEXQUERY 'j.a:*'") == ([0, 1] if has_value else [1])
+    assert found(table, "j INDEXQUERY 'j.a:1'") == [1]
+    assert 1 in found(table, "j INDEXQUERY 'j.a:>0'")
+
+
+def test_documents_of_any_depth_are_parsed_as_others_are(seed):
+    rng = random.Random(seed)
+    inserted = ["", *'{}[],:"0-.e \\', "true", "NaN", "-Infinity", "Infinity"]
+    for _ in range(2000):
+        text = json.dumps(document_of(rng, 3), indent=rng.choice([None, 1]), ensure_ascii=rng.random() < 0.5)
+        if rng.random() < 0.6:
+            place = rng.randrange(len(text) + 1)
+            text = text[:place] + rng.choice(inserted) + text[place + rng.randint(0, 2) :]
+        assert outcome(parse_deep, text) == outcome(json.loads, text), text
+
+
+def document_of(rng, depth):
+    if depth and rng.random() < 0.4:
+        return [document_of(rng, depth - 1) for _ in range(rng.randint(0, 3))]
+    if depth and rng.random() < 0.5:
+        return {rng.choice('ab"\\'): document_of(rng, depth - 1) for _ in range(rng.randint(0, 3))}
+    text = "".join(rng.choices('a"\\\n é\x00😀{}[]:,/', k=rng.randint(0, 6)))
+    return rng.choice([None, True, False, rng.randint(-(10**22), 10**22), rng.random() * 10**-9, text])
+
+
+def outcome(parse, text):
+    try:
+        return repr(parse(text))
+    except json.JSONDecodeError:
+        return "not JSON"

@@ -1,4 +1,4 @@
-"""The values of JSON documents as the index holds them: numbers, instants, texts."""
+"""The values of JSON documents as the index holds them: documents of any depth, numbers, instants, texts."""
 
 import datetime as dt
 import decimal
@@ -6,10 +6,15 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from enum import Enum, auto
 from typing import Any
 
 # The index keeps whole numbers of this range exactly, all others as doubles.
 _LEAST_WHOLE, _GREATEST_WHOLE = -(1 << 63), (1 << 64) - 1
+# Whole numbers with more digits are no whole numbers of the index, and slow to parse.
+_MAX_DIGITS = 400
+# Deeper documents may be refused by the index.
+_SURE_DEPTH = 64
 # Up to this one, whole numbers with two zeros after the point are parsed exactly.
 _SURE_WHOLE = 1 << 46
 _WRONG_BITS = 2
@@ -20,6 +25,10 @@ _ESCAPES = re.compile(
     r"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}",
     re.DOTALL,
 )
+_SCALAR = re.compile(r"(-?(?:0|[1-9][0-9]*))((?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)|[a-zA-Z]+|-Infinity")
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_BLANKS = re.compile(r"[ \t\n\r]*")
+_NAMES = {"true": True, "false": False, "null": None, "NaN": float("nan"), "Infinity": float("inf")}
 # Texts of this form are instants in the index, so that all notations of an instant are equal.
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
@@ -28,7 +37,7 @@ _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d
 
 
 def parse_json(text: str) -> Any:  # noqa: ANN401 - JSON
-    r"""A JSON text; lone surrogates become question marks, as in Spark.
+    r"""A JSON text of any depth; lone surrogates become question marks, as in Spark.
 
     Raises:
         ValueError: It is not JSON.
@@ -38,7 +47,114 @@ def parse_json(text: str) -> Any:  # noqa: ANN401 - JSON
     """
     if "\\ud" in text or "\\uD" in text:
         text = _ESCAPES.sub(lambda match: match[1] or "?", text)
-    return json.loads(text)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError:
+        return parse_deep(text)
+    except ValueError:  # Python parses no number of so many digits
+        return json.loads(text, parse_int=_parse_whole)
+
+
+def _parse_whole(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
+
+
+class _Expected(Enum):
+    """What a parser expects next."""
+
+    VALUE = auto()
+    ITEM_OR_END = auto()
+    KEY_OR_END = auto()
+    KEY = auto()
+    COMMA_OR_END = auto()
+
+
+def parse_deep(text: str) -> Any:  # noqa: ANN401 - JSON
+    """As `json.loads`, without recursion."""
+    root: list[Any] = []
+    open_: list[Any] = [root]
+    keys: list[str] = []
+    expected = _Expected.VALUE
+    at = _skip(text, 0)
+    while at < len(text):
+        c, inside = text[at], open_[-1]
+        if c in "]}" and expected in (
+            _Expected.COMMA_OR_END,
+            _Expected.KEY_OR_END if c == "}" else _Expected.ITEM_OR_END,
+        ):
+            if len(open_) == 1 or isinstance(inside, dict) is not (c == "}"):
+                break
+            open_.pop()
+            expected, at = _Expected.COMMA_OR_END, at + 1
+        elif expected is _Expected.COMMA_OR_END:
+            if c != "," or len(open_) == 1:
+                break
+            expected = _Expected.KEY if isinstance(inside, dict) else _Expected.VALUE
+            at += 1
+        elif expected in (_Expected.KEY, _Expected.KEY_OR_END):
+            if c != '"':
+                break
+            key, at = _begin(text, at)
+            at = _skip(text, at)
+            if text[at : at + 1] != ":":
+                break
+            keys.append(key)
+            expected, at = _Expected.VALUE, at + 1
+        else:
+            value, at = _begin(text, at)
+            if isinstance(inside, dict):
+                inside[keys.pop()] = value
+            else:
+                inside.append(value)
+            expected = _Expected.COMMA_OR_END
+            if isinstance(value, (dict, list)):
+                open_.append(value)
+                expected = _Expected.KEY_OR_END if isinstance(value, dict) else _Expected.ITEM_OR_END
+        at = _skip(text, at)
+    if at < len(text) or len(open_) > 1 or not root:
+        raise json.JSONDecodeError("not JSON", text, at)
+    return root[0]
+
+
+def _skip(text: str, at: int) -> int:
+    match = _BLANKS.match(text, at)
+    assert match is not None
+    return match.end()
+
+
+def _begin(text: str, at: int) -> tuple[Any, int]:
+    """The scalar at a place, or an empty object or list that begins there; and where the text goes on."""
+    if text[at] == "{":
+        return {}, at + 1
+    if text[at] == "[":
+        return [], at + 1
+    match = (_STRING if text[at] == '"' else _SCALAR).match(text, at)
+    if match is None:
+        raise json.JSONDecodeError("not JSON", text, at)
+    if text[at] == '"':
+        return json.loads(match[0]), match.end()
+    if match[1]:
+        return float(match[0]) if match[2] else _parse_whole(match[1]), match.end()
+    if match[0] == "-Infinity":
+        return float("-inf"), match.end()
+    if match[0] not in _NAMES:
+        raise json.JSONDecodeError("not JSON", text, at)
+    return _NAMES[match[0]], match.end()
+
+
+def is_indexable(document: Any) -> bool:  # noqa: ANN401 - JSON
+    """Whether an index surely takes a document as it is: neither deep nor with a number beyond doubles."""
+    waiting = [(document, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        if depth > _SURE_DEPTH or (isinstance(value, float) and not math.isfinite(value)):
+            return False
+        if isinstance(value, (dict, list)):
+            items = value.values() if isinstance(value, dict) else value
+            waiting += [(item, depth + 1) for item in items]
+    return True
 
 
 def values_at(document: Any, path: tuple[str, ...], *, deep: bool) -> Iterator[Any]:  # noqa: ANN401 - JSON

@@ -1,6 +1,5 @@
 """Builds a Tantivy index in a folder from batches of rows."""
 
-import json
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from indextables.split.index.encode import documents
 from indextables.split.index.files import remove_folder, temporary_folder
 from indextables.split.index.term_filter import FilterWriter
 from indextables.split.index.tokenizers import register_tokenizers, tantivy_schema
+from indextables.split.json_values import is_indexable, parse_json
 from indextables.split.mapping import PARTIAL_FIELD, Kind, Mapping
 
 # The smallest heap per thread that Tantivy accepts.
@@ -82,7 +82,12 @@ class IndexBuilder:
         self.filters.add_integers(batch)
         lines = converted.lines.to_pylist()
         for row, floats in converted.floats.items():
-            self._add_fields({**json.loads(lines[row]), **floats})
+            values = {**parse_json(lines[row]), **floats}
+            nested = (values.get(each.name) for each in self._mapping.fields if each.kind is Kind.JSON)
+            if all(map(is_indexable, nested)):
+                self._add_fields(values)
+            else:
+                self._add_without_rejected(values, ValueError("deep JSON, or a number that is too large"))
         if converted.floats:
             lines = [line for row, line in enumerate(lines) if row not in converted.floats]
         left = iter(lines)
@@ -90,16 +95,18 @@ class IndexBuilder:
             try:
                 # The loop is in C, and Tantivy parses each document without the GIL.
                 deque(map(self._writer.add_json, left), maxlen=0)
-            except ValueError as error:
+            except BaseException as error:
+                if not _is_refusal(error):
+                    raise
                 refused = lines[len(lines) - left.__length_hint__() - 1]
-                self._add_without_rejected(json.loads(refused), error)
+                self._add_without_rejected(parse_json(refused), error)
             else:
                 return
 
-    def _add_without_rejected(self, document: dict[str, Any], error: Exception) -> None:
-        """Index a row without the values that Tantivy rejects (deep JSON, large numbers, unusual addresses).
+    def _add_without_rejected(self, document: dict[str, Any], error: BaseException) -> None:
+        """Index a row without the values that Tantivy rejects: deep JSON, large numbers, unusual addresses.
 
-        The fields without a value are listed in `_partial`.
+        It also rejects instants after the year 9999 in UTC. The fields without a value are in `_partial`.
         """
         names = {field.name for field in self._mapping.fields if field.kind in (Kind.JSON, Kind.IP)}
         if not names & document.keys():
@@ -112,8 +119,16 @@ class IndexBuilder:
         assert self._writer is not None
         try:
             self._writer.add_document(tantivy.Document.from_dict(values, self._schema))
-        except Exception as error:  # noqa: BLE001 - that is what it raises for a number that is too large
+        except BaseException as error:
+            # A plain exception is what it raises for a number that is too large.
+            if not isinstance(error, Exception) and not _is_refusal(error):
+                raise
             self._add_without_rejected(values, error)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether Tantivy rejected a value: it panics for some instants."""
+    return isinstance(error, ValueError) or type(error).__name__ == "PanicException"
 
 
 def build_index(

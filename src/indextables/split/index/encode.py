@@ -559,6 +559,6 @@ def _validate_json(strings: pa.Array) -> tuple[pa.Array, Mask]:
 def _is_json(text: str) -> bool:
     try:
         _raw_json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):  # nested too deep for it, as for the index
         return False
     return True
