@@ -1,5 +1,6 @@
 """Scores of a table do not depend on how its rows are distributed over splits."""
 
+import datetime as dt
 import json
 import random
 from pathlib import Path
@@ -165,3 +166,71 @@ def test_counts_of_some_splits_stand_for_all(of_one_length: Any) -> None:
     repeated = ranking(few, "w0 OR w9", None)
     assert scores == repeated
     assert len(scores) == len(ranking(of_one_length[0][1], "w0 OR w9", None))
+
+
+CONSTANT = {
+    "alpha -w3": 0,
+    "alpha AND -g:1": 0,
+    "alpha -nothing": 0,
+    "alpha AND *": 0,
+    "alpha AND g:>2": 1,
+    "alpha AND g:>=5 AND f:>0": 2,
+    "alpha AND g:[0 TO 10]": 1,
+    "alpha AND g: IN [5 6 7 9]": 1,
+    "alpha AND g:>2 -w3": 1,
+    "alpha AND id:*": 1,
+    "alpha AND n:*": 1,
+    "alpha AND ip:10.0.0.0/24": 1,
+    "alpha AND day:>2023-01-01": 1,
+    "alpha AND t:/[a-d].*/": 1,
+    "alpha AND t:a*": 1,
+    "alpha AND s:[a TO z]": 1,
+    "alpha OR g:>2": 1,
+    "-w3 OR alpha": 0,
+    "id:* OR alpha": 1,
+    "alpha -part:c": 0,
+    'alpha AND j.at:"2024-01-01T00:00:00Z"': 1,
+    "alpha AND j.n:>0": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def in_one_and_two_splits(tmp_path_factory):
+    place = tmp_path_factory.mktemp("alike")
+    texts = ["alpha beta", "alpha gamma", "alpha delta", "alpha w3", "alpha delta", "beta eta"]
+    numbers, floats = [5, 6, 7, 1, 9, 3], [1.0, 1.0, 1.0, 0.0, 2.0, 2.0]
+    rows = [
+        {
+            "id": i,
+            "t": text,
+            "g": number,
+            "f": fraction,
+            "s": f"x{i % 2}",
+            "ip": f"10.0.0.{i}",
+            "n": None if i in (3, 5) else i,
+            "day": dt.date(2024, 1, 1 + i),
+            "j": json.dumps({"at": "2024-01-01T00:00:00Z", "n": number}),
+            "part": "a" if i < 3 else "b",
+        }
+        for i, (text, number, fraction) in enumerate(zip(texts, numbers, floats, strict=True))
+    ]
+    options = {**OPTIONS, "indexing.typemap.ip": "ip"}
+    one = indextables.write(place / "one", rows, options=options)
+    return one, indextables.write(place / "two", rows, options=options, partition_by=["part"])
+
+
+@pytest.mark.parametrize(("query", "added"), CONSTANT.items())
+def test_conditions_add_the_same_score_whatever_else_is_in_a_split(in_one_and_two_splits, query, added):
+    for table in in_one_and_two_splits:
+        words = ranking(table, "alpha", limit=None)
+        scores = ranking(table, query, limit=None)
+        for i in (0, 1, 2, 4):
+            assert scores[i] == pytest.approx(words[i] + added, rel=1e-5)
+
+
+def test_a_partition_column_adds_the_same_score_in_every_split(in_one_and_two_splits):
+    _, parted = in_one_and_two_splits
+    scores = ranking(parted, "part:a OR part:b OR alpha", limit=None)
+    assert scores == pytest.approx(
+        {i: 1 + score for i, score in ranking(parted, "alpha *", None).items()} | {5: 1}
+    )

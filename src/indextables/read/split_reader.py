@@ -187,7 +187,8 @@ class SplitReader:
     @naming_split
     def scored(self, search: Search, statistics: TermStatistics | None) -> RowSet:
         """The rows of a search, scored with the term statistics of the table, or by default of this split."""
-        return compile_query(self.bound_query(search), replace(self.view, statistics=statistics)).true
+        view = replace(self.view, statistics=statistics, ranks=True)
+        return compile_query(self.bound_query(search), view).true
 
     def fold(self, where: Predicate | None) -> Predicate:
         """The condition with the constant columns of this split replaced by their values."""

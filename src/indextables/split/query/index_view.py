@@ -164,6 +164,7 @@ class IndexView:
     `load` fetches parts of the index into the disk cache: code that creates a query collects the parts that
     it needs (`find`, `need`, `need_terms`), which are fetched when the query is complete. With `statistics`,
     scores are those of the whole table. Scored terms are added to `words`. `lengths` caches average lengths.
+    `ranks` says that rows are scored: a filter needs no scores, and its queries may be simpler.
     """
 
     index: tantivy.Index
@@ -176,6 +177,7 @@ class IndexView:
     constants: Dictionary[str, pa.Scalar] = field(default_factory=dict)
     statistics: TermStatistics | None = None
     words: set[FieldTerm] | None = None
+    ranks: bool = False
     lengths: dict[str, float | None] = field(default_factory=dict)
     dependencies: ViewDependencies | None = None
     # Tantivy's schema as text: equal texts number the fields in the same way.

@@ -48,6 +48,7 @@ from indextables.split.query.row_sets import (
     intersect,
     not_,
     or_,
+    score_alike,
     two_valued,
     union,
 )
@@ -81,7 +82,8 @@ def _at(leaf: QueryLeaf, field: Field, path: tuple[str, ...], view: IndexView) -
         case _:
             assert_never(leaf)
     if any(has_form_of_instant(text) for text in values):
-        return two_valued(lookup, lookup)
+        rows = Query.const_score_query(lookup, 1.0) if view.ranks else lookup
+        return two_valued(rows, rows)
     parsed = [_value(text, field, name, view) for text in values]
     rows = union((*(query for query, _ in parsed), partial))
     return two_valued(rows, partial if all(certain for _, certain in parsed) else rows)
@@ -160,7 +162,8 @@ def compile_node(node: QueryNode, bound: BoundQuery, view: IndexView) -> IndexAn
         case AnyOf(parts):
             return or_(compile_node(part, bound, view) for part in parts)
         case Negation(part):
-            return not_(compile_node(part, bound, view))
+            other = not_(compile_node(part, bound, view))
+            return IndexAnswer(score_alike(other.true, 0.0), other.false) if view.ranks else other
         case Boost(part, factor):
             inner = compile_node(part, bound, view)
             return IndexAnswer(
@@ -192,7 +195,22 @@ def _leaf(leaf: QueryLeaf, bound: BoundQuery, view: IndexView) -> IndexAnswer:
 
 
 def compile_leaf(leaf: QueryLeaf, ref: FieldRef, view: IndexView) -> IndexAnswer:
-    """The answer of the index for a leaf on one column."""
+    """The answer of the index for a leaf on one column; only words and values in texts have a BM25 score."""
+    answer = _on_column(leaf, ref, view)
+    if not view.ranks:
+        return answer
+    match leaf:
+        case Term() | Phrase(prefix=False) | InSet():
+            field = view.mapping.find(ref.column, *ref.kinds)
+            is_text = field is not None and field.kind in (Kind.TEXT, Kind.STRING, Kind.JSON)
+            if is_text and view.constant(ref.column) is None:
+                return answer
+        case _:
+            pass
+    return IndexAnswer(score_alike(answer.true, 1.0), answer.false)
+
+
+def _on_column(leaf: QueryLeaf, ref: FieldRef, view: IndexView) -> IndexAnswer:
     constant = view.constant(ref.column)
     if constant is not None:
         return TRUE if constant.is_valid and match_constant(leaf, ref.column, constant) else FALSE

@@ -133,6 +133,18 @@ class ScoredQueries:
     uncertain: tantivy.Query
 
 
+def score_alike(side: RowSet, score: float) -> RowSet:
+    """The same rows, all with one score.
+
+    Tantivy's own depends on the split: it leaves out queries that match all rows, ranges among them.
+    """
+    if side.rows is NO_ROWS:
+        return side
+    rows = Query.const_score_query(side.rows, score)
+    same = side.recheck is side.rows and side.recheck is not ALL_ROWS
+    return RowSet(rows, rows if same else side.recheck)
+
+
 def scored_queries(search: RowSet, condition: RowSet) -> ScoredQueries:
     """Score rows by a search, among those that match a condition."""
     recheck = union((search.recheck, condition.recheck))
