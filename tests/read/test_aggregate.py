@@ -331,6 +331,19 @@ def test_a_partition_without_a_matching_row_is_no_group(tmp_path: Path) -> None:
     assert answer(table, [Aggregate(Function.COUNT)], ["p"], where).to_pylist() == [{"p": "b", "count(*)": 1}]
 
 
+@pytest.mark.parametrize("aggregates", [[Aggregate(Function.COUNT)], [Aggregate(Function.SUM, "v")]])
+def test_the_zeros_of_a_partition_column_are_one_group(tmp_path: Path, aggregates: list[Aggregate]) -> None:
+    values = {"p": [0.0, -0.0, 1.5, 0.0, math.nan], "v": [1, 1, 1, 1, 1]}
+    table = table_of(tmp_path, values, partition_by=["p"])
+    found = answer(table, aggregates, ["p"])
+    assert found.num_rows == 3
+    assert {str(row["p"]): row[found.column_names[-1]] for row in found.to_pylist()} == {
+        "0.0": 3,
+        "1.5": 1,
+        "nan": 1,
+    }
+
+
 def test_a_struct_that_is_always_null_does_not_disturb(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"a": [1, 2], "st": pa.array([None, None], pa.struct([("x", pa.int32())]))})
     assert answer(table, [Aggregate(Function.SUM, "a")], ["st"]).to_pylist() == [{"st": None, "sum(a)": 3}]

@@ -8,7 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.predicate import Always, Predicate
-from indextables.read.aggregation.partials import Partial, bound_name, comparable, from_rows, merge, pairs
+from indextables.read.aggregation.partials import (
+    Partial,
+    bound_name,
+    comparable,
+    from_rows,
+    merge,
+    pairs,
+    same_values,
+)
 from indextables.read.spec import (
     Aggregate,
     AggregateSpec,
@@ -270,9 +278,8 @@ def _key_columns(
     for i, (group, arrow) in enumerate(zip(spec.groups, spec.group_types, strict=True)):
         if i not in places:
             value = reader.constants[group_column(group).lower()]
-            columns[f"g{i}"] = (
-                pa.repeat(value, len(groups)) if value.is_valid else pa.nulls(len(groups), arrow)
-            )
+            same = pa.repeat(value, len(groups)) if value.is_valid else pa.nulls(len(groups), arrow)
+            columns[f"g{i}"] = same_values(same)
             continue
         values = [g.keys[places[i]] for g in groups]
         column = reader.table.column(group_column(group))
