@@ -113,6 +113,23 @@ def test_lone_surrogates_in_json_are_question_marks_as_in_spark(tmp_path, option
         assert found(table, "j INDEXQUERY 'j.a:\"\\\\\\\\ud800\"'") == [4]
 
 
+@pytest.mark.parametrize("tokenizer", ["raw", "default", "whitespace"])
+@pytest.mark.parametrize("mode", ["full", "minimal"])
+def test_a_text_without_words_is_a_value(tmp_path, tokenizer, mode):
+    values = ["--", "", "word", None, "x" * 300, "2024-01-01T00:00:00Z", 1, {}, [], [""], [None]]
+    options = {"tokenizer__j": tokenizer, "json__mode": mode}
+    table = of_texts(tmp_path / "t", [{"b": value} for value in values], **options)
+    assert found(table, "j INDEXQUERY 'j.b:*'") == [0, 1, 2, 4, 5, 6, 9]
+    assert found(table, "j INDEXQUERY 'NOT j.b:*'") == [3, 7, 8, 10]
+    assert table.count("j INDEXQUERY 'j.b:*'") == 7
+
+
+def test_a_text_without_words_in_a_struct_is_a_value(tmp_path):
+    structs = pa.array([{"b": value} for value in ("--", "", "word", None)], pa.struct([("b", pa.string())]))
+    table = table_of(tmp_path / "t", {"s": structs}, typemap__s__b="text")
+    assert found(table, "s INDEXQUERY 's.b:*'") == [0, 1, 2]
+
+
 @pytest.mark.parametrize("beside", [1.5, float("inf")])
 @pytest.mark.parametrize(
     ("document", "has_value"),

@@ -49,6 +49,7 @@ from indextables.split.query.row_sets import (
     not_,
     or_,
     score_alike,
+    subtract,
     two_valued,
     union,
 )
@@ -70,6 +71,9 @@ def _at(leaf: QueryLeaf, field: Field, path: tuple[str, ...], view: IndexView) -
     lookup = union((present, partial))
     match leaf:
         case Exists():
+            if field.fast and field.analysis.splits:
+                # The index has nothing of a text without tokens.
+                return two_valued(ALL_ROWS, union((subtract(ALL_ROWS, present), partial)))
             return two_valued(lookup, partial if field.fast else ALL_ROWS)
         case Term(text=text):
             values: tuple[str, ...] = (text,)
