@@ -179,3 +179,71 @@ def outcome(parse, text):
         return repr(parse(text))
     except json.JSONDecodeError:
         return "not JSON"
+
+
+# The index takes these for texts: there is no such date or time.
+NO_INSTANTS = [
+    "2024-02-30T00:00:00Z",
+    "2024-01-01T24:00:00Z",
+    "2024-01-01T00:00:00+24:00",
+    "2024-01-01T00:00:00+23:60",
+    "2016-12-30T23:59:60Z",
+    "2024-01-01T00:00:61Z",
+    "2024-13-01T00:00:00Z",
+    "٢٠٢٤-01-01T00:00:00Z",
+]
+INSTANTS = [
+    "0000-01-01T00:00:00Z",
+    "1600-01-01T00:00:00Z",
+    "2016-12-31T23:59:59.9999999999Z",
+    "2016-12-31T23:59:60Z",
+    "2016-12-31T23:59:60.5Z",
+    "2017-01-01T00:00:00Z",
+    "2024-01-01T00:00:00Z",
+    "2024-01-01T00:00:00.1234567Z",
+    "2024-01-01T00:00:00.1234568Z",
+    "2024-01-01T00:00:00.2Z",
+    "2024-02-29T00:00:00Z",
+    "2300-01-01T00:00:00Z",
+    "9999-12-31T23:59:59-01:00",
+]
+
+
+def instants_and_others(path, tokenizer, added):
+    values = [*NO_INSTANTS, *INSTANTS]
+    texts = [json.dumps({"t": value, **added}) for value in values]
+    structs = pa.array([{"t": value} for value in values], pa.struct([("t", pa.string())]))
+    table = table_of(path, {"j": texts, "s": structs}, typemap__j="json", tokenizer__j=tokenizer)
+    return values, table
+
+
+@pytest.mark.parametrize("tokenizer", ["raw", "default"])
+@pytest.mark.parametrize("added", [{}, ON_ROWS])
+def test_texts_like_instants_are_found_as_they_are_written(tmp_path, tokenizer, added):
+    values, table = instants_and_others(tmp_path / "t", tokenizer, added)
+    for i, value in enumerate(values):
+        assert found(table, f"j INDEXQUERY 'j.t:\"{value}\"'") == [i], value
+        assert found(table, f"s INDEXQUERY 's.t:\"{value}\"'") == [i], value
+        assert found(table, f"s.t = '{value}'") == [i], value
+
+
+@pytest.mark.parametrize("added", [{}, ON_ROWS])
+def test_instants_are_compared_in_their_order(tmp_path, added):
+    values, table = instants_and_others(tmp_path / "t", "raw", added)
+    for i, bound in enumerate(values):
+        if bound not in NO_INSTANTS:
+            later = found(table, f"j INDEXQUERY 'j.t:>\"{bound}\"'")
+            assert [k for k in later if values[k] in INSTANTS] == list(range(i + 1, len(values)))
+
+
+def test_all_notations_of_an_instant_are_equal(tmp_path):
+    notations = [
+        "2024-01-01T00:00:00Z",
+        "2024-01-01t00:00:00z",
+        "2024-01-01 00:00:00.000Z",
+        "2024-01-01_00:00:00-00:00",
+        "2023-12-31T23:00:00-01:00",
+    ]
+    table = of_texts(tmp_path / "t", [{"t": value} for value in notations])
+    for value in notations:
+        assert found(table, f"j INDEXQUERY 'j.t:\"{value}\"'") == list(range(len(notations)))

@@ -7,7 +7,12 @@ import math
 import re
 from collections.abc import Iterator
 from enum import Enum, auto
-from typing import Any
+from typing import Any, TypeAlias
+
+from indextables.schema.calendar import civil_from_days, days_from_civil
+
+# Whole seconds since 1970 in UTC, and the digits of the fraction: their order is that of instants.
+Instant: TypeAlias = tuple[int, str]
 
 # The index keeps whole numbers of this range exactly, all others as doubles.
 _LEAST_WHOLE, _GREATEST_WHOLE = -(1 << 63), (1 << 64) - 1
@@ -29,8 +34,15 @@ _SCALAR = re.compile(r"(-?(?:0|[1-9][0-9]*))((?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)|
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _NAMES = {"true": True, "false": False, "null": None, "NaN": float("nan"), "Infinity": float("inf")}
-# Texts of this form are instants in the index, so that all notations of an instant are equal.
-_INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+# RFC 3339 as the index reads it: any ASCII character separates the date from the time.
+_INSTANT = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[\x00-\x7f]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
+    r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
+)
+_DAY = 86_400
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+# The index holds instants as nanoseconds in 64 bits; others are texts there.
+_LAST_SECOND = (1 << 63) // 1_000_000_000
 
 
 # --- documents ----------------------------------------------------------------------------------------
@@ -232,28 +244,47 @@ def number_of(value: float | decimal.Decimal) -> int | float:
 
 
 def has_form_of_instant(text: str) -> bool:
-    """Whether a text has the form of RFC 3339."""
+    """Whether a text has the form of RFC 3339; it may be no date or time of the calendar."""
     return _INSTANT.fullmatch(text) is not None
 
 
-def instant_of(value: Any) -> dt.datetime | None:  # noqa: ANN401 - JSON
-    """The instant of a timestamp, or of a text in RFC 3339; None for other values."""
-    if isinstance(value, str):
-        if not has_form_of_instant(value):
-            return None
-        try:
-            value = dt.datetime.fromisoformat(value.upper().replace(" ", "T"))
-        except ValueError:
-            return None
-    if not isinstance(value, dt.datetime):
+def instant_of(value: Any) -> Instant | None:  # noqa: ANN401 - JSON
+    """The instant of a timestamp, or of a text in RFC 3339; None for other values.
+
+    >>> instant_of("2024-01-01T01:00:00.50+01:00") == instant_of("2024-01-01 00:00:00.5Z")
+    True
+    """
+    if isinstance(value, dt.datetime):
+        since = value.replace(tzinfo=value.tzinfo or dt.UTC) - _EPOCH
+        return since.days * _DAY + since.seconds, f"{since.microseconds:06d}".rstrip("0")
+    match = _INSTANT.fullmatch(value) if isinstance(value, str) else None
+    return None if match is None else _instant(match)
+
+
+def _instant(match: re.Match[str]) -> Instant | None:
+    year, month, day, hour, minute, second = (int(match[i]) for i in range(1, 7))
+    ahead = (int(match[9]), int(match[10])) if match[8] else (0, 0)
+    if not 1 <= month <= 12 or not 1 <= day <= 31 or hour > 23 or minute > 59 or second > 60:
         return None
-    return value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+    days = days_from_civil(year, month, day)
+    if civil_from_days(days) != (year, month, day) or ahead[0] > 23 or ahead[1] > 59:
+        return None
+    offset = (ahead[0] * 60 + ahead[1]) * 60 * (-1 if match[8] == "-" else 1)
+    fraction = (match[7] or "").rstrip("0")
+    seconds = days * _DAY + (hour * 60 + minute) * 60 + min(second, 59) - offset
+    if second == 60:
+        # A leap second is after every fraction of the second before it; it ends a month.
+        if (seconds + 1) % _DAY or civil_from_days((seconds + 1) // _DAY)[2] != 1:
+            return None
+        fraction = ":" + fraction
+    return seconds, fraction
 
 
 def text_of(value: Any) -> str | None:  # noqa: ANN401 - JSON
     """The value as a text of the index; None for instants, numbers and booleans."""
     if isinstance(value, str):
-        return None if has_form_of_instant(value) else value
+        instant = instant_of(value)
+        return value if instant is None or not -_LAST_SECOND <= instant[0] <= _LAST_SECOND else None
     if isinstance(value, (dt.date, dt.time)) and not isinstance(value, dt.datetime):
         return value.isoformat()
     return None
