@@ -75,6 +75,11 @@ def between(
     return f"{start}(?:{'|'.join(ways)})"
 
 
+def up_to_beginning(upper: str) -> str:
+    """An expression for all texts up to this one, and those that begin with it."""
+    return f"(?:{_up_to(upper, inclusive=True)}|{literal(upper)}{ANY})"
+
+
 def too_long(*bounds: str | None) -> bool:
     """Whether a bound is too long to become an expression."""
     return any(bound is not None and len(bound) > MAX_BOUND for bound in bounds)

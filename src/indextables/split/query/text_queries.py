@@ -318,7 +318,7 @@ def text_range_query(
     # Too long for an automaton: prefixes of the bounds give few candidates.
     low = None if lower is None else lower[:_NARROW_CHARACTERS]
     start = patterns.between(low, None)
-    end = None if upper is None else patterns.between(None, upper[:_NARROW_CHARACTERS] + "\U0010ffff")
+    end = None if upper is None else patterns.up_to_beginning(upper[:_NARROW_CHARACTERS])
     narrow = [regex_query(view, field, e, field.name) or ALL_ROWS for e in (start, end) if e is not None]
     return (intersect(narrow) if field.kind is not Kind.TEXT else narrow[0]), False
 
