@@ -24,6 +24,8 @@ Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 # Powers of ten, as in Tantivy's JSON parser.
 _TEN = np.array([float(f"1e{power}") for power in range(309)])
 _TRIES = (0, -1, 1, -2)
+# Lower case and stemming lengthen a token by no more than this.
+_GROWTH = 3
 # Strings are hashed by their lengths if there are so many of each length on average.
 _LEAST_OF_A_LENGTH = 16
 
@@ -219,7 +221,7 @@ _NON_SPACE_BYTES = ~_byte_table(_SPACES)
 
 
 def rows_with_long_tokens(strings: pa.Array, tokenizer: Tokenizer, limit: int) -> Mask | None:
-    """Which values may have a token of more than `limit` bytes, which the index drops; None if none can.
+    """Which values may have a token that the index drops for its bytes, also in lower case; None if none can.
 
     These rows are listed in `_partial`, so that a search evaluates them.
 
@@ -229,8 +231,10 @@ def rows_with_long_tokens(strings: pa.Array, tokenizer: Tokenizer, limit: int) -
     """
     if tokenizer.grams is not None and 4 * tokenizer.grams[1] <= limit:
         return None
+    # Other characters than those of ASCII may need more bytes in lower case.
+    least = min(limit, MAX_TERM // _GROWTH) if tokenizer.lower_case else limit
     lengths = pc.binary_length(strings).fill_null(0).to_numpy(zero_copy_only=False)
-    long: Mask = lengths > limit
+    long: Mask = lengths > least
     if not long.any():
         return None
     match tokenizer.boundary:
@@ -243,7 +247,10 @@ def rows_with_long_tokens(strings: pa.Array, tokenizer: Tokenizer, limit: int) -
         case _:
             assert_never(tokenizer.boundary)
     candidates = strings.filter(pa.array(long))
-    has_long = _has_long_run(candidates, inside, limit)
+    has_long = _has_long_run(candidates, inside, least)
+    if least < limit and has_long.any():
+        ascii_ = pc.string_is_ascii(candidates).to_numpy(zero_copy_only=False)
+        has_long &= ~ascii_ | _has_long_run(candidates, inside, limit)
     result: Mask = np.zeros(len(strings), np.bool_)
     result[np.flatnonzero(long)[has_long]] = True
     return result if result.any() else None
@@ -532,6 +539,8 @@ def _json(each: Field, values: pa.Array) -> tuple[pa.Array, str, Mask]:
     else:
         text, partial = json_text(values)
         partial |= _longer(text, each.max_token)
+        if each.analysis.lower_case and (may_grow := _longer(text, MAX_TERM // _GROWTH)).any():
+            partial |= may_grow & ~pc.string_is_ascii(text).fill_null(True).to_numpy(zero_copy_only=False)
     partial |= _has_path_separators(text)
     if each.root:
         key = escape_json(pa.array([each.root]))[0].as_py()
