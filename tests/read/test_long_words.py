@@ -1,11 +1,18 @@
 """Words, values and patterns of extreme length."""
 
+import random
+import re
+
 import pyarrow as pa
 import pytest
 
 import indextables
 from indextables.options.tokenizers import find_tokenizer
+from indextables.predicate.query_tree import Wild
 from indextables.split.index.encode import rows_with_long_tokens
+from indextables.split.query import patterns
+from indextables.split.query.row_matcher import within_edit_distance
+from tests.read.read_oracle import edits
 
 
 def test_long_bounds_include_texts_with_the_last_character(tmp_path):
@@ -57,3 +64,39 @@ def test_ascii_words_of_the_length_of_a_term_are_in_the_index():
     found = rows_with_long_tokens(texts, find_tokenizer("default"), 65_530)
     assert found is not None
     assert found.tolist() == [False, True, False, True, False]
+
+
+@pytest.mark.parametrize("size", [200, 1200, 700_000])
+def test_words_of_any_length_are_found(tmp_path, size):
+    word = "a" * size
+    rows = [{"id": i, "t": text, "s": text} for i, text in enumerate([word, "x", "é " + word, word + "cb"])]
+    options = {"indexing.typemap.t": "text", "indexing.typemap.s": "string"}
+    table = indextables.write(tmp_path / "t", rows, options=options)
+    for query, words, values in (
+        (word, [0, 2], [0]),
+        (f"{word}*", [0, 2, 3], [0, 3]),
+        (f"*{word}?b", [3], [3]),
+        (f"*{word}", [0, 2], [0, 2]),
+        (f"*{word[1:]}*c?", [3], [3]),
+        (f"{word}z~1", [0, 2], [0]),
+    ):
+        for column, wanted in (("t", words), ("s", values)):
+            where = f"{column} INDEXQUERY '{query}'"
+            assert table.scan(columns=["id"], where=where)["id"].to_pylist() == wanted
+    assert table.count(f"s LIKE '%{word}_b'") == table.count(f"t LIKE '%{word}_b'") == 1
+    assert table.count(f"t INDEXQUERY '{word}aaa*'") == 0
+
+
+def test_edits_and_patterns_of_long_words_are_those_of_short_ones(seed):
+    rng = random.Random(seed)
+    for _ in range(3000):
+        one, other = ("".join(rng.choices("ab", k=rng.randint(0, 7))) for _ in range(2))
+        for distance in (0, 1, 2):
+            assert within_edit_distance(one, other, distance) == (edits(one, other) <= distance), (one, other)
+        pieces: list[str | Wild] = [Wild.MANY, Wild.ONE, "a", "b", "ab", "."]
+        parts = rng.choices(pieces, k=rng.randint(1, 5))
+        expression = "".join(
+            {Wild.MANY: ".*", Wild.ONE: "."}[part] if isinstance(part, Wild) else re.escape(part)
+            for part in parts
+        )
+        assert patterns.matches(one, parts) == (re.fullmatch(expression, one) is not None), (one, parts)

@@ -61,8 +61,7 @@ from indextables.split.query.row_sets import (
 )
 from indextables.split.query.text_queries import (
     compile_text,
-    regex_query,
-    terms_of_pattern,
+    pattern_query,
     text_range_query,
     values_query,
 )
@@ -409,11 +408,12 @@ class _FilterCompiler:
         field = self.view.mapping.find(name, Kind.STRING)
         if field is None:
             return self._pattern_in_words(parts, name)
-        query = regex_query(self.view, field, patterns.wildcard(parts), terms_of_pattern(field, parts))
-        if query is None:
+        query = pattern_query(self.view, field, parts)
+        if query.rows is ALL_ROWS:
             return UNDECIDED
         partial = self.view.partial(field)
-        return self._true_for(name, union((query, partial)), partial)
+        rows = union((query.rows, partial))
+        return self._true_for(name, rows, partial if query.exact else rows)
 
     def _pattern_in_words(self, parts: Sequence[str | Wild], name: str) -> IndexAnswer:
         """Rows with a term that contains the longest literal of the pattern; they need a recheck."""
@@ -424,9 +424,8 @@ class _FilterCompiler:
         if field is None or not field.analysis.keeps_words or not plain_parts:
             return UNDECIDED
         needle = max(plain_parts, key=len).lower()
-        expression = patterns.ANY + patterns.literal(needle) + patterns.ANY
-        query = regex_query(self.view, field, expression, field.name)
-        rows = union((query or ALL_ROWS, self.view.partial(field)))
+        query = pattern_query(self.view, field, (Wild.MANY, needle, Wild.MANY))
+        rows = union((query.rows, self.view.partial(field)))
         return self._true_for(name, rows, rows)
 
     def _is_enabled(self, leaf: TextMatch | Like) -> bool:

@@ -4,7 +4,8 @@ They have Rust's syntax and match a whole term. Characters other than ASCII lett
 their code point, so that no text is parsed as an operator.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 
 from indextables.predicate.query_tree import Wild
 
@@ -28,6 +29,44 @@ def literal(text: str) -> str:
 def wildcard(parts: Iterable[str | Wild]) -> str:
     """An expression for literal texts with placeholders between them."""
     return "".join(ANY if part is Wild.MANY else ONE if part is Wild.ONE else literal(part) for part in parts)
+
+
+def least_letters(parts: Iterable[str | Wild]) -> int:
+    """How many characters a text has at least that matches a pattern."""
+    return sum((part is Wild.ONE) if isinstance(part, Wild) else len(part) for part in parts)
+
+
+def has_inner_text(parts: Sequence[str | Wild], letters: int) -> bool:
+    """Whether more than so many characters follow a placeholder for any text: a costly automaton."""
+    first = next((i for i, part in enumerate(parts) if part is Wild.MANY), len(parts))
+    return least_letters(parts[first:]) > letters
+
+
+def matches(text: str, parts: Sequence[str | Wild]) -> bool:
+    """Whether a text matches a pattern; for patterns that are too long for an expression.
+
+    >>> matches("a.bcdb", ["a", Wild.ONE, "b", Wild.MANY, "b"]), matches("ab", ["b"])
+    (True, False)
+    """
+    pieces = [""]
+    for part in parts:
+        if part is Wild.MANY:
+            pieces.append("")
+        else:
+            pieces[-1] += "." if isinstance(part, Wild) else re.escape(part)
+    first, *rest = (re.compile(piece, re.DOTALL) for piece in pieces)
+    if not rest:
+        return first.fullmatch(text) is not None
+    found = first.match(text)
+    for middle in rest[:-1]:
+        found = None if found is None else middle.search(text, found.end())
+    start = len(text) - least_letters(_after_last(parts))
+    return found is not None and start >= found.end() and rest[-1].fullmatch(text, start) is not None
+
+
+def _after_last(parts: Sequence[str | Wild]) -> Sequence[str | Wild]:
+    """The parts after the last placeholder for any text."""
+    return parts[max(i for i, part in enumerate(parts) if part is Wild.MANY) + 1 :]
 
 
 def like_parts(pattern: str, escape: str) -> tuple[str | Wild, ...] | None:

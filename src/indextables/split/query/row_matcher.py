@@ -62,6 +62,8 @@ Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 _SEPARATORS = {TokenBoundary.WORD: "[^0-9A-Za-z]", TokenBoundary.SPACE: r"[\t\n\f\r ]"}
 # A phrase of more tokens is compared token by token: its expression would be large.
 _MAX_EXPRESSION_TOKENS = 32
+# So is that of a longer word, or pattern.
+_MAX_EXPRESSION_LETTERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ def match_text(leaf: QueryLeaf, texts: TokenTable, field: Field) -> Mask:
             return finder.beginning(text)
         case Wildcard(parts=parts):
             pieces = [p if isinstance(p, Wild) else finder.folded(p) for p in parts]
-            return texts.having(finder.matching(patterns.wildcard(pieces)))
+            return texts.having(finder.matching_pattern(pieces))
         case Regex(pattern=pattern):
             return texts.having(finder.matching(pattern))
         case Fuzzy(text=text, distance=distance):
@@ -183,6 +185,8 @@ def _expression(leaf: QueryLeaf, field: Field) -> str | None:
             return None
     if not 0 < len(tokens) <= _MAX_EXPRESSION_TOKENS or not all(token.text.isascii() for token in tokens):
         return None
+    if sum(len(token.text) for token in tokens) > _MAX_EXPRESSION_LETTERS:
+        return None
     words = f"{separator}+".join(patterns.literal(token.text) for token in tokens)
     return rf"(?:\A|{separator}){words}{end}"
 
@@ -222,6 +226,16 @@ class _Finder:
         masks.append(_mask(pc.starts_with(self.texts.words, tokens[-1].text)))
         together: Mask = np.logical_and.reduce([self.texts.having(mask) for mask in masks])
         return self._in_order(together, masks, [token.position for token in tokens])
+
+    def matching_pattern(self, parts: Sequence[str | Wild]) -> Mask:
+        letters = patterns.least_letters(parts)
+        if letters <= _MAX_EXPRESSION_LETTERS:
+            return self.matching(patterns.wildcard(parts))
+        lengths = pc.utf8_length(self.texts.words).to_numpy(zero_copy_only=False)
+        mask: Mask = np.zeros(len(self.texts.words), np.bool_)
+        for place in np.flatnonzero(lengths >= letters).tolist():
+            mask[place] = patterns.matches(self.texts.words[place].as_py(), parts)
+        return mask
 
     def matching(self, expression: str) -> Mask:
         try:
@@ -286,17 +300,22 @@ def within_edit_distance(one: str, other: str, distance: int) -> bool:
     """
     if abs(len(one) - len(other)) > distance:
         return False
-    before: list[int] = []
-    last = list(range(len(other) + 1))
+    # Only places this near to each other count: all others are more edits away.
+    far = distance + 1
+    before: dict[int, int] = {}
+    last = {j: j for j in range(min(distance, len(other)) + 1)}
     for i, a in enumerate(one, 1):
-        row = [i]
-        for j, b in enumerate(other, 1):
-            cost = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (a != b))
+        row: dict[int, int] = {0: i} if i <= distance else {}
+        for j in range(max(1, i - distance), min(len(other), i + distance) + 1):
+            b = other[j - 1]
+            cost = min(last.get(j, far) + 1, row.get(j - 1, far) + 1, last.get(j - 1, far) + (a != b))
             if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
-                cost = min(cost, before[j - 2] + 1)
-            row.append(cost)
+                cost = min(cost, before.get(j - 2, far) + 1)
+            row[j] = cost
+        if min(row.values(), default=far) > distance:
+            return False
         before, last = last, row
-    return last[-1] <= distance
+    return last.get(len(other), far) <= distance
 
 
 def _mask(answer: pa.Array) -> Mask:

@@ -32,7 +32,7 @@ from indextables.split.index.tokenizers import (
     tokenize_prefix,
     tokenize_unstemmed,
 )
-from indextables.split.mapping import Field, Kind
+from indextables.split.mapping import MAX_TERM, Field, Kind
 from indextables.split.query import patterns
 from indextables.split.query.index_view import IndexView
 from indextables.split.query.row_sets import (
@@ -54,6 +54,8 @@ _MAX_EXPANSIONS = 1 << 14
 # Up to so many phrases are cheaper than one phrase of regular expressions.
 _FEW_PHRASES = 64
 _NARROW_CHARACTERS = 12
+# More characters after a placeholder for any text make an automaton that takes a second to build.
+_MAX_INNER_TEXT = 128
 
 
 def matches_with_slop(phrase: Sequence[Token], positions: Mapping[str, Sequence[int]], slop: int) -> bool:
@@ -113,7 +115,7 @@ def compile_text(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
             return terms.prefix(text)
         case Wildcard(parts=parts):
             pieces = tuple(p if isinstance(p, Wild) else terms.folded(p) for p in parts)
-            return terms.pattern(patterns.wildcard(pieces), terms_of_pattern(field, pieces))
+            return terms.wildcard(pieces)
         case Regex(pattern=pattern):
             return terms.pattern(pattern, field.name, leaf)
         case Fuzzy(text=text, distance=distance):
@@ -179,7 +181,7 @@ class _Terms:
             return self.words(text)  # n-grams: any part of a word is a term
         if len(tokens) < 2:
             start = tokens[0].text if tokens else self.folded(text)
-            return self.pattern(patterns.literal(start) + patterns.ANY, prefix_range(self.field.name, start))
+            return self.wildcard((start, Wild.MANY))
         partial = self.view.partial(self.field)
         *words, last = [Token(t.position - tokens[0].position, t.text) for t in tokens]
         narrow = intersect((*map(self._plain_term, (w.text for w in words)), self._prefix_query(last.text)))
@@ -200,6 +202,13 @@ class _Terms:
             return two_valued(union((rows, partial)), partial)
         return two_valued(candidates, candidates)
 
+    def wildcard(self, parts: Sequence[str | Wild]) -> IndexAnswer:
+        """Rows with a term that literals and placeholders match."""
+        query = pattern_query(self.view, self.field, parts)
+        partial = self.view.partial(self.field)
+        rows = union((query.rows, partial))
+        return two_valued(rows, partial if query.exact else rows)
+
     def pattern(self, expression: str, terms: IndexPart, user: Regex | None = None) -> IndexAnswer:
         """Rows with a term that the expression matches; all such terms are among `terms`."""
         rows = regex_query(self.view, self.field, expression, terms, user)
@@ -219,6 +228,9 @@ class _Terms:
                 f"has it as several ({words}); write them as separate words, each with its own ~"
             )
         word = tokens[0].text
+        if longer_than_terms(self.field, len(word.encode()) - 4 * distance):
+            partial = self.view.partial(self.field)
+            return two_valued(partial, partial)
         self.view.need(self.field.name)
         rows = Query.const_score_query(
             Query.fuzzy_term_query(self.view.schema, self.field.name, word, distance), 1.0
@@ -321,6 +333,25 @@ def text_range_query(
     end = None if upper is None else patterns.up_to_beginning(upper[:_NARROW_CHARACTERS])
     narrow = [regex_query(view, field, e, field.name) or ALL_ROWS for e in (start, end) if e is not None]
     return (intersect(narrow) if field.kind is not Kind.TEXT else narrow[0]), False
+
+
+def longer_than_terms(field: Field, size: int) -> bool:
+    """Whether so many bytes are more than any term of the field has."""
+    return size > min(_SHRINK_FACTOR * field.max_token + _SHRINK_BYTES, MAX_TERM)
+
+
+def pattern_query(view: IndexView, field: Field, parts: Sequence[str | Wild]) -> RowSet:
+    """Rows with a term that literals and placeholders match."""
+    literals = [part for part in parts if not isinstance(part, Wild)]
+    if longer_than_terms(field, sum(len(text.encode()) for text in literals)):
+        return RowSet(NO_ROWS)
+    exact = not patterns.has_inner_text(parts, _MAX_INNER_TEXT)
+    # A part of the longest literal gives few candidates.
+    sought = parts if exact else (Wild.MANY, max(literals, key=len, default="")[:_MAX_INNER_TEXT], Wild.MANY)
+    rows = regex_query(view, field, patterns.wildcard(sought), terms_of_pattern(field, sought))
+    if rows is None:
+        return RowSet(ALL_ROWS, ALL_ROWS)
+    return RowSet(rows) if exact else RowSet(rows, rows)
 
 
 def regex_query(
