@@ -256,3 +256,22 @@ def test_an_empty_table_can_be_searched(tmp_path: Path) -> None:
     table = opened(tmp_path / "t", [], tmp_path / "cache")
     assert search(table, "x", field="t", scores=True).num_rows == 0
     assert open_store(tmp_path / "t").url
+
+
+@pytest.mark.parametrize("query", ["foo", "nothing"])
+def test_a_search_without_columns_counts_rows(tmp_path, query):
+    options = {"indexing.typemap.t": "text"}
+    table = indextables.write(tmp_path / "t", [{"id": 1, "t": "foo"}, {"id": 2, "t": "foo"}], options=options)
+    rows = 2 if query == "foo" else 0
+    assert table.search(query, columns=[]).num_rows == rows
+    scored = table.search(query, columns=[], scores=True)
+    assert (scored.column_names, scored.num_rows) == (["_score"], rows)
+    marked = table.search(query, columns=[], highlight=["t"])
+    assert (marked.column_names, marked.num_rows) == (["_highlight_t"], rows)
+
+
+def test_an_aggregation_of_nothing_is_refused(tmp_path):
+    table = indextables.write(tmp_path / "t", [{"id": 1}, {"id": 2}])
+    with pytest.raises(PredicateError, match="no aggregate is given"):
+        table.aggregate({})
+    assert table.aggregate({}, group_by=["id"]).num_rows == 2

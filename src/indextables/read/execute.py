@@ -7,6 +7,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.errors import PredicateError
 from indextables.log.pruning.metrics_evaluator import evaluate_metrics
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
@@ -199,8 +200,11 @@ def aggregate(
         averages of integers are doubles; sums and averages of decimals are decimals of Spark's precision.
 
     Raises:
-        PredicateError: A sum does not fit into its type, or a function does not take its column.
+        PredicateError: A sum does not fit into its type, a function does not take its column, or neither
+            aggregates nor groups are given.
     """
+    if not aggregates and not group_by:
+        raise PredicateError("no aggregate is given; name one (count(*), sum(column), ..), or a group")
     plan = plan_splits(snapshot, where, options)
     spec = aggregate_spec(plan.table, aggregates, group_by, where)
     return aggregate_files(spec, plan.files, plan.splits, store)

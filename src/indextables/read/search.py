@@ -74,7 +74,9 @@ def search(  # noqa: PLR0913 - the arguments of Table.search
     plan = plan_splits(snapshot, both, options, by_terms=False)
     table = plan.table
     ranked = RankedSearch(operator, where, limit)
-    schema = table.select_fields(columns)
+    # Without columns, a table would have no rows.
+    none = columns is not None and not columns and not highlight
+    schema = table.select_fields(table.schema.names[:1] if none else columns)
     marked = [table.column(name).name for name in highlight]
     whole_table = table_context(snapshot, options) if marked else table
     for name in marked:
@@ -92,7 +94,11 @@ def search(  # noqa: PLR0913 - the arguments of Table.search
     ]
     whole = pa.concat_tables(parts) if parts else _empty(schema, marked)
     whole = whole.take(pa.array(selection.order))
-    return whole.append_column(SCORE, pa.array(selection.scores, pa.float32())) if scores else whole
+    whole = whole.select([]) if none and not scores else whole
+    if not scores:
+        return whole
+    scored = whole.append_column(SCORE, pa.array(selection.scores, pa.float32()))
+    return scored.select([SCORE]) if none else scored
 
 
 def _column(field: str, snapshot: Snapshot) -> Column:
