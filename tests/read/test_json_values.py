@@ -3,11 +3,15 @@
 import decimal
 import json
 import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import indextables
+from indextables import Table
 from indextables.split.json_values import parse_deep
 
 # A key with this character keeps a row out of the index: it is evaluated on its value.
@@ -27,25 +31,25 @@ WHOLE = [
 ]
 
 
-def table_of(path, columns, **options):
+def table_of(path: Path, columns: Mapping[str, Any], **options: str) -> Table:
     rows = len(next(iter(columns.values())))
     data = pa.table({"id": range(rows), **columns})
     settings = {f"indexing.{name.replace('__', '.')}": value for name, value in options.items()}
     return indextables.write(path, data, options=settings)
 
 
-def of_texts(path, documents, **options):
+def of_texts(path: Path, documents: Sequence[Any], **options: str) -> Table:
     """A table of documents in JSON."""
     texts = [text if isinstance(text, str) else json.dumps(text) for text in documents]
     return table_of(path, {"j": pa.array(texts, pa.string())}, typemap__j="json", **options)
 
 
-def found(table, where):
+def found(table: Table, where: str) -> list[int]:
     return sorted(table.scan(columns=["id"], where=where)["id"].to_pylist())
 
 
 @pytest.mark.parametrize("added", [{}, ON_ROWS])
-def test_whole_numbers_of_64_bits_are_compared_exactly_in_json(tmp_path, added):
+def test_whole_numbers_of_64_bits_are_compared_exactly_in_json(tmp_path: Path, added: dict[str, int]) -> None:
     table = of_texts(tmp_path / "t", [{"n": value, **added} for value in WHOLE])
     for i, value in enumerate(WHOLE):
         assert found(table, f"j INDEXQUERY 'j.n:\"{value}\"'") == [i]
@@ -53,7 +57,7 @@ def test_whole_numbers_of_64_bits_are_compared_exactly_in_json(tmp_path, added):
         assert found(table, f"j INDEXQUERY 'j.n:[\"{value}\" TO *]'") == at_least
 
 
-def test_whole_numbers_of_64_bits_are_compared_exactly_in_structs_and_lists(tmp_path):
+def test_whole_numbers_of_64_bits_are_compared_exactly_in_structs_and_lists(tmp_path: Path) -> None:
     own = [value for value in WHOLE if value < 2**63]
     structs = pa.array([{"n": value} for value in own], pa.struct([("n", pa.int64())]))
     table = table_of(
@@ -67,7 +71,7 @@ def test_whole_numbers_of_64_bits_are_compared_exactly_in_structs_and_lists(tmp_
             assert found(table, f"s.n IN ({value}, 5)") == [i]
 
 
-def test_whole_literals_equal_the_doubles_that_they_are_rounded_to(tmp_path):
+def test_whole_literals_equal_the_doubles_that_they_are_rounded_to(tmp_path: Path) -> None:
     structs = pa.array([{"d": 2.0**53}, {"d": 5.0}], pa.struct([("d", pa.float64())]))
     table = table_of(tmp_path / "t", {"s": structs})
     assert found(table, f"s.d = {2**53}") == [0]
@@ -75,7 +79,9 @@ def test_whole_literals_equal_the_doubles_that_they_are_rounded_to(tmp_path):
 
 
 @pytest.mark.parametrize("added", [{}, ON_ROWS])
-def test_fractions_and_larger_numbers_are_found_by_their_digits(tmp_path, seed, added):
+def test_fractions_and_larger_numbers_are_found_by_their_digits(
+    tmp_path: Path, seed: int, added: dict[str, int]
+) -> None:
     rng = random.Random(seed)
     numbers = [rng.random() * 10 ** rng.randint(-20, 20) for _ in range(150)]
     numbers += [rng.randint(2**64, 10**30) for _ in range(50)]
@@ -84,7 +90,7 @@ def test_fractions_and_larger_numbers_are_found_by_their_digits(tmp_path, seed, 
         assert i in found(table, f"j INDEXQUERY 'j.n:\"{number!r}\"'")
 
 
-def test_decimals_in_structs_are_found_by_their_digits(tmp_path, seed):
+def test_decimals_in_structs_are_found_by_their_digits(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     numbers = [decimal.Decimal(rng.randint(10**20, 10**27)).scaleb(-10) for _ in range(150)]
     numbers += [decimal.Decimal(rng.randint(2**46, 2**53)) for _ in range(50)]
@@ -95,7 +101,9 @@ def test_decimals_in_structs_are_found_by_their_digits(tmp_path, seed):
 
 
 @pytest.mark.parametrize("options", [{}, {"tokenizer__j": "default"}])
-def test_lone_surrogates_in_json_are_question_marks_as_in_spark(tmp_path, options):
+def test_lone_surrogates_in_json_are_question_marks_as_in_spark(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
     documents = [
         r'{"a": "\ud800 x"}',
         r'{"a": "x"}',
@@ -115,7 +123,7 @@ def test_lone_surrogates_in_json_are_question_marks_as_in_spark(tmp_path, option
 
 @pytest.mark.parametrize("tokenizer", ["raw", "default", "whitespace"])
 @pytest.mark.parametrize("mode", ["full", "minimal"])
-def test_a_text_without_words_is_a_value(tmp_path, tokenizer, mode):
+def test_a_text_without_words_is_a_value(tmp_path: Path, tokenizer: str, mode: str) -> None:
     values = ["--", "", "word", None, "x" * 300, "2024-01-01T00:00:00Z", 1, {}, [], [""], [None]]
     options = {"tokenizer__j": tokenizer, "json__mode": mode}
     table = of_texts(tmp_path / "t", [{"b": value} for value in values], **options)
@@ -124,7 +132,7 @@ def test_a_text_without_words_is_a_value(tmp_path, tokenizer, mode):
     assert table.count("j INDEXQUERY 'j.b:*'") == 7
 
 
-def test_a_text_without_words_in_a_struct_is_a_value(tmp_path):
+def test_a_text_without_words_in_a_struct_is_a_value(tmp_path: Path) -> None:
     structs = pa.array([{"b": value} for value in ("--", "", "word", None)], pa.struct([("b", pa.string())]))
     table = table_of(tmp_path / "t", {"s": structs}, typemap__s__b="text")
     assert found(table, "s INDEXQUERY 's.b:*'") == [0, 1, 2]
@@ -146,7 +154,9 @@ def test_a_text_without_words_in_a_struct_is_a_value(tmp_path):
         ("{", False),
     ],
 )
-def test_no_json_text_fails_a_write_or_a_search(tmp_path, document, has_value, beside):
+def test_no_json_text_fails_a_write_or_a_search(
+    tmp_path: Path, document: str, has_value: bool, beside: float
+) -> None:
     documents = pa.array([document, '{"a": 1}'], pa.string())
     table = table_of(tmp_path / "t", {"j": documents, "f": [beside, 1.0]}, typemap__j="json")
     assert found(table, "j INDEXQUERY 'j.a:*'") == ([0, 1] if has_value else [1])
@@ -154,7 +164,7 @@ def test_no_json_text_fails_a_write_or_a_search(tmp_path, document, has_value, b
     assert 1 in found(table, "j INDEXQUERY 'j.a:>0'")
 
 
-def test_documents_of_any_depth_are_parsed_as_others_are(seed):
+def test_documents_of_any_depth_are_parsed_as_others_are(seed: int) -> None:
     rng = random.Random(seed)
     inserted = ["", *'{}[],:"0-.e \\', "true", "NaN", "-Infinity", "Infinity"]
     for _ in range(2000):
@@ -165,7 +175,7 @@ def test_documents_of_any_depth_are_parsed_as_others_are(seed):
         assert outcome(parse_deep, text) == outcome(json.loads, text), text
 
 
-def document_of(rng, depth):
+def document_of(rng: random.Random, depth: int) -> Any:
     if depth and rng.random() < 0.4:
         return [document_of(rng, depth - 1) for _ in range(rng.randint(0, 3))]
     if depth and rng.random() < 0.5:
@@ -174,7 +184,7 @@ def document_of(rng, depth):
     return rng.choice([None, True, False, rng.randint(-(10**22), 10**22), rng.random() * 10**-9, text])
 
 
-def outcome(parse, text):
+def outcome(parse: Callable[[str], Any], text: str) -> str:
     try:
         return repr(parse(text))
     except json.JSONDecodeError:
@@ -209,7 +219,7 @@ INSTANTS = [
 ]
 
 
-def instants_and_others(path, tokenizer, added):
+def instants_and_others(path: Path, tokenizer: str, added: dict[str, int]) -> tuple[list[str], Table]:
     values = [*NO_INSTANTS, *INSTANTS]
     texts = [json.dumps({"t": value, **added}) for value in values]
     structs = pa.array([{"t": value} for value in values], pa.struct([("t", pa.string())]))
@@ -219,7 +229,9 @@ def instants_and_others(path, tokenizer, added):
 
 @pytest.mark.parametrize("tokenizer", ["raw", "default"])
 @pytest.mark.parametrize("added", [{}, ON_ROWS])
-def test_texts_like_instants_are_found_as_they_are_written(tmp_path, tokenizer, added):
+def test_texts_like_instants_are_found_as_they_are_written(
+    tmp_path: Path, tokenizer: str, added: dict[str, int]
+) -> None:
     values, table = instants_and_others(tmp_path / "t", tokenizer, added)
     for i, value in enumerate(values):
         assert found(table, f"j INDEXQUERY 'j.t:\"{value}\"'") == [i], value
@@ -228,7 +240,7 @@ def test_texts_like_instants_are_found_as_they_are_written(tmp_path, tokenizer, 
 
 
 @pytest.mark.parametrize("added", [{}, ON_ROWS])
-def test_instants_are_compared_in_their_order(tmp_path, added):
+def test_instants_are_compared_in_their_order(tmp_path: Path, added: dict[str, int]) -> None:
     values, table = instants_and_others(tmp_path / "t", "raw", added)
     for i, bound in enumerate(values):
         if bound not in NO_INSTANTS:
@@ -236,7 +248,7 @@ def test_instants_are_compared_in_their_order(tmp_path, added):
             assert [k for k in later if values[k] in INSTANTS] == list(range(i + 1, len(values)))
 
 
-def test_all_notations_of_an_instant_are_equal(tmp_path):
+def test_all_notations_of_an_instant_are_equal(tmp_path: Path) -> None:
     notations = [
         "2024-01-01T00:00:00Z",
         "2024-01-01t00:00:00z",

@@ -2,6 +2,7 @@
 
 import random
 import re
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -15,7 +16,7 @@ from indextables.split.query.row_matcher import within_edit_distance
 from tests.read.read_oracle import edits
 
 
-def test_long_bounds_include_texts_with_the_last_character(tmp_path):
+def test_long_bounds_include_texts_with_the_last_character(tmp_path: Path) -> None:
     last = "\U0010ffff"
     texts = ["prefix-12345" + last * 2, "prefix-12345", "prefix-12345" + last + "a", "q", "prefix-12346", "p"]
     table = indextables.write(
@@ -35,7 +36,9 @@ def test_long_bounds_include_texts_with_the_last_character(tmp_path):
 
 @pytest.mark.parametrize("tokenizer", ["default", "whitespace", "en_stem"])
 @pytest.mark.parametrize("letter", ["Ⱥ", "İ"])
-def test_words_that_lower_case_makes_longer_than_a_term_are_found(tmp_path, letter, tokenizer):
+def test_words_that_lower_case_makes_longer_than_a_term_are_found(
+    tmp_path: Path, letter: str, tokenizer: str
+) -> None:
     word = letter * 30_000  # 60,000 bytes, and 90,000 in lower case
     table = indextables.write(
         tmp_path / "t",
@@ -51,7 +54,7 @@ def test_words_that_lower_case_makes_longer_than_a_term_are_found(tmp_path, lett
     assert table.count("t INDEXQUERY 'y'") == 2
 
 
-def test_words_within_structs_that_lower_case_makes_longer_than_a_term_are_found(tmp_path):
+def test_words_within_structs_that_lower_case_makes_longer_than_a_term_are_found(tmp_path: Path) -> None:
     structs = pa.array([{"b": "Ⱥ" * 30_000}, {"b": "x"}], pa.struct([("b", pa.string())]))
     data = pa.table({"id": [1, 2], "s": structs})
     table = indextables.write(tmp_path / "t", data, options={"indexing.typemap.s.b": "text"})
@@ -59,7 +62,7 @@ def test_words_within_structs_that_lower_case_makes_longer_than_a_term_are_found
     assert table.count("s INDEXQUERY 's.b:x'") == 1
 
 
-def test_ascii_words_of_the_length_of_a_term_are_in_the_index():
+def test_ascii_words_of_the_length_of_a_term_are_in_the_index() -> None:
     texts = pa.array(["A" * 65_530, "A" * 65_531, "é" * 10_000, "Ⱥ" * 20_000, None])
     found = rows_with_long_tokens(texts, find_tokenizer("default"), 65_530)
     assert found is not None
@@ -67,7 +70,7 @@ def test_ascii_words_of_the_length_of_a_term_are_in_the_index():
 
 
 @pytest.mark.parametrize("size", [200, 1200, 700_000])
-def test_words_of_any_length_are_found(tmp_path, size):
+def test_words_of_any_length_are_found(tmp_path: Path, size: int) -> None:
     word = "a" * size
     rows = [{"id": i, "t": text, "s": text} for i, text in enumerate([word, "x", "é " + word, word + "cb"])]
     options = {"indexing.typemap.t": "text", "indexing.typemap.s": "string"}
@@ -87,7 +90,7 @@ def test_words_of_any_length_are_found(tmp_path, size):
     assert table.count(f"t INDEXQUERY '{word}aaa*'") == 0
 
 
-def test_edits_and_patterns_of_long_words_are_those_of_short_ones(seed):
+def test_edits_and_patterns_of_long_words_are_those_of_short_ones(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(3000):
         one, other = ("".join(rng.choices("ab", k=rng.randint(0, 7))) for _ in range(2))

@@ -259,7 +259,7 @@ def test_an_empty_table_can_be_searched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("query", ["foo", "nothing"])
-def test_a_search_without_columns_counts_rows(tmp_path, query):
+def test_a_search_without_columns_counts_rows(tmp_path: Path, query: str) -> None:
     options = {"indexing.typemap.t": "text"}
     table = indextables.write(tmp_path / "t", [{"id": 1, "t": "foo"}, {"id": 2, "t": "foo"}], options=options)
     rows = 2 if query == "foo" else 0
@@ -270,7 +270,7 @@ def test_a_search_without_columns_counts_rows(tmp_path, query):
     assert (marked.column_names, marked.num_rows) == (["_highlight_t"], rows)
 
 
-def test_an_aggregation_of_nothing_is_refused(tmp_path):
+def test_an_aggregation_of_nothing_is_refused(tmp_path: Path) -> None:
     table = indextables.write(tmp_path / "t", [{"id": 1}, {"id": 2}])
     with pytest.raises(PredicateError, match="no aggregate is given"):
         table.aggregate({})

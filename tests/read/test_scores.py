@@ -195,7 +195,7 @@ CONSTANT = {
 
 
 @pytest.fixture(scope="module")
-def in_one_and_two_splits(tmp_path_factory):
+def in_one_and_two_splits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     place = tmp_path_factory.mktemp("alike")
     texts = ["alpha beta", "alpha gamma", "alpha delta", "alpha w3", "alpha delta", "beta eta"]
     numbers, floats = [5, 6, 7, 1, 9, 3], [1.0, 1.0, 1.0, 0.0, 2.0, 2.0]
@@ -220,7 +220,9 @@ def in_one_and_two_splits(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("query", "added"), CONSTANT.items())
-def test_conditions_add_the_same_score_whatever_else_is_in_a_split(in_one_and_two_splits, query, added):
+def test_conditions_add_the_same_score_whatever_else_is_in_a_split(
+    in_one_and_two_splits: tuple[Any, Any], query: str, added: int
+) -> None:
     for table in in_one_and_two_splits:
         words = ranking(table, "alpha", limit=None)
         scores = ranking(table, query, limit=None)
@@ -228,7 +230,9 @@ def test_conditions_add_the_same_score_whatever_else_is_in_a_split(in_one_and_tw
             assert scores[i] == pytest.approx(words[i] + added, rel=1e-5)
 
 
-def test_a_partition_column_adds_the_same_score_in_every_split(in_one_and_two_splits):
+def test_a_partition_column_adds_the_same_score_in_every_split(
+    in_one_and_two_splits: tuple[Any, Any],
+) -> None:
     _, parted = in_one_and_two_splits
     scores = ranking(parted, "part:a OR part:b OR alpha", limit=None)
     assert scores == pytest.approx(
