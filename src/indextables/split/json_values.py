@@ -221,11 +221,11 @@ def parsed_as(number: float, *, any_digits: bool) -> list[int | float]:
     if not any_digits or (isinstance(number, int) and abs(number) < _SURE_WHOLE):
         return [number]
     below = above = float(number)
-    found = [number, below]
+    near = [number, below]
     for _ in range(_WRONG_BITS):
         below, above = math.nextafter(below, -math.inf), math.nextafter(above, math.inf)
-        found += [n for n in (below, above) if math.isfinite(n)]
-    return found
+        near += [n for n in (below, above) if math.isfinite(n)]
+    return near
 
 
 def number_of(value: float | decimal.Decimal) -> int | float:

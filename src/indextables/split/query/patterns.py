@@ -57,11 +57,11 @@ def matches(text: str, parts: Sequence[str | Wild]) -> bool:
     first, *rest = (re.compile(piece, re.DOTALL) for piece in pieces)
     if not rest:
         return first.fullmatch(text) is not None
-    found = first.match(text)
+    piece = first.match(text)
     for middle in rest[:-1]:
-        found = None if found is None else middle.search(text, found.end())
+        piece = None if piece is None else middle.search(text, piece.end())
     start = len(text) - least_letters(_after_last(parts))
-    return found is not None and start >= found.end() and rest[-1].fullmatch(text, start) is not None
+    return piece is not None and start >= piece.end() and rest[-1].fullmatch(text, start) is not None
 
 
 def _after_last(parts: Sequence[str | Wild]) -> Sequence[str | Wild]:
