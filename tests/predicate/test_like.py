@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from indextables.errors import PredicateError
 from indextables.predicate import Column, Like, evaluate
-from indextables.predicate.like import _matches, like_parts, simplify
+from indextables.predicate.patterns import like_parts, matches, simplify
 from tests.predicate.condition_rows import PATTERNS, like
 
 WORD = Column(("word",))
@@ -43,7 +43,7 @@ def test_the_simplest_form_gives_the_same_answer(texts: Any, pattern: Any) -> No
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, PATTERNS)
 def test_patterns_too_long_for_a_regular_expression_match_alike(texts: Any, pattern: Any) -> None:
-    assert [_matches(text, like_parts(pattern)) for text in texts] == [like(text, pattern) for text in texts]
+    assert [matches(text, like_parts(pattern)) for text in texts] == [like(text, pattern) for text in texts]
 
 
 def test_a_pattern_of_a_megabyte_is_matched() -> None:

@@ -31,7 +31,7 @@ from indextables.predicate import (
     to_sql,
 )
 from indextables.predicate.lexer import TokenKind, tokenize
-from indextables.predicate.like import simplify
+from indextables.predicate.patterns import simplify
 from indextables.predicate.traversal import is_false, is_true
 from tests.predicate.condition_rows import (
     PATHS,

@@ -9,9 +9,9 @@ import pytest
 
 import indextables
 from indextables.options.tokenizers import find_tokenizer
+from indextables.predicate import patterns
 from indextables.predicate.query_tree import Wild
 from indextables.split.index.encode import rows_with_long_tokens
-from indextables.split.query import patterns
 from indextables.split.query.row_matcher import within_edit_distance
 from tests.read.read_oracle import edits
 
@@ -69,7 +69,7 @@ def test_ascii_words_of_the_length_of_a_term_are_in_the_index() -> None:
     assert found.tolist() == [False, True, False, True, False]
 
 
-@pytest.mark.parametrize("size", [200, 1200, 700_000])
+@pytest.mark.parametrize("size", [200, 1200, 20_000])
 def test_words_of_any_length_are_found(tmp_path: Path, size: int) -> None:
     word = "a" * size
     rows = [{"id": i, "t": text, "s": text} for i, text in enumerate([word, "x", "é " + word, word + "cb"])]

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import PredicateError
 from indextables.predicate.compare import compare, membership
-from indextables.predicate.like import match_like
+from indextables.predicate.patterns import match_like
 from indextables.predicate.tree import (
     VALUE,
     Always,

@@ -8,7 +8,7 @@ import pyarrow as pa
 from indextables.errors import PredicateError
 from indextables.predicate.compare import compare, membership
 from indextables.predicate.evaluate import evaluate
-from indextables.predicate.like import simplify
+from indextables.predicate.patterns import simplify
 from indextables.predicate.traversal import is_false, is_true
 from indextables.predicate.tree import (
     VALUE,

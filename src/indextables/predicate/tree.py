@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables.errors import PredicateError
 from indextables.records import dataclass
@@ -99,9 +100,12 @@ class Values(Sequence[pa.Scalar]):
 
 
 def _bits(array: pa.Array) -> pa.Array:
-    """The values, with floats as integers of the same bits, so that NaN equals NaN."""
+    """The values, with floats as integers of the same bits, so that any NaN equals any other."""
+    if kind_of(array.type) is not TypeKind.FLOAT:
+        return array
     whole = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
-    return array.view(whole[array.type.bit_width]) if kind_of(array.type) is TypeKind.FLOAT else array
+    nan = pa.scalar(float("nan")).cast(array.type)
+    return pc.if_else(pc.is_nan(array), nan, array).view(whole[array.type.bit_width])
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import tantivy
 
-from indextables.errors import QuerySyntaxError
+from indextables.errors import PredicateError, QuerySyntaxError
 from indextables.options import Options, reading
 from indextables.predicate import (
     Always,
@@ -29,6 +29,7 @@ from indextables.predicate import (
     Search,
     TextMatch,
     TextMatchKind,
+    patterns,
 )
 from indextables.predicate.addresses import address_block
 from indextables.predicate.evaluate import evaluate
@@ -38,7 +39,6 @@ from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.index.encode import float_values, integer_values
 from indextables.split.mapping import Field, Kind, Mapping
-from indextables.split.query import patterns
 from indextables.split.query.bound_query import BoundQuery, FieldRef, json_paths
 from indextables.split.query.index_view import IndexView, ViewDependencies
 from indextables.split.query.query_compiler import compile_json, compile_node
@@ -484,7 +484,10 @@ def _parts(leaf: TextMatch | Like) -> tuple[str | Wild, ...] | None:
         case TextMatch(text=text):
             return (Wild.MANY, text, Wild.MANY)
         case Like(pattern=pattern, escape=escape):
-            return patterns.like_parts(pattern, escape)
+            try:
+                return patterns.like_parts(pattern, escape)
+            except PredicateError:
+                return None  # the error of its evaluation on rows
 
 
 def _join_literals(parts: Sequence[str | Wild]) -> list[str | Wild]:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import QuerySyntaxError
 from indextables.options.tokenizers import TokenBoundary
-from indextables.predicate import Column, Compare, In, Op
+from indextables.predicate import Column, Compare, In, Op, patterns
 from indextables.predicate.addresses import address_block, address_range, merge_blocks
 from indextables.predicate.evaluate import evaluate
 from indextables.predicate.query_tree import (
@@ -51,7 +51,6 @@ from indextables.split.index.tokenizers import (
 )
 from indextables.split.json_values import instant_of, json_number, number_of, parse_json, text_of, values_at
 from indextables.split.mapping import Field, Kind, field_name, json_root, value_kind
-from indextables.split.query import patterns
 from indextables.split.query.bound_query import BoundQuery, FieldRef, json_paths
 from indextables.split.query.index_view import IndexView
 from indextables.split.query.text_queries import matches_with_slop

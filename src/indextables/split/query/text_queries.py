@@ -9,6 +9,7 @@ import tantivy
 from tantivy import Query
 
 from indextables.errors import QuerySyntaxError
+from indextables.predicate import patterns
 from indextables.predicate.query_tree import (
     AllDocs,
     Exists,
@@ -33,7 +34,6 @@ from indextables.split.index.tokenizers import (
     tokenize_unstemmed,
 )
 from indextables.split.mapping import MAX_TERM, Field, Kind
-from indextables.split.query import patterns
 from indextables.split.query.index_view import IndexView
 from indextables.split.query.row_sets import (
     ALL_ROWS,
