@@ -266,17 +266,18 @@ def test_what_reads_another_state_of_a_searched_source_stays(
     by_path = search.format(f"id IN (SELECT id FROM parquet.`{tmp_path}/named` WHERE id < 5)")
     assert spark.sql(by_path).count() == 2
     spark.sql(
-        "CREATE TABLE found USING parquet AS " + search.format("id < (SELECT max(id) - 29 FROM named_source)")
+        "CREATE TABLE rows_of_search USING parquet AS "
+        + search.format("id < (SELECT max(id) - 29 FROM named_source)")
     )
     try:
-        assert sorted(row.id for row in spark.table("found").collect()) == [0, 2, 5, 7]
+        assert sorted(row.id for row in spark.table("rows_of_search").collect()) == [0, 2, 5, 7]
         spark.sql(
-            "INSERT INTO named_source SELECT a.id + 100, b.message, b.day FROM found a JOIN named_source b "
+            "INSERT INTO named_source SELECT a.id + 100, b.message, b.day FROM rows_of_search a JOIN named_source b "
             "ON a.id = b.id WHERE b.message INDEXQUERY 'full'"
         )
         assert spark.sql(search.format("id > 40")).count() == 2
     finally:
-        spark.sql("DROP TABLE found")
+        spark.sql("DROP TABLE rows_of_search")
 
 
 def test_a_score_is_of_the_searched_side_of_a_self_join(spark: SparkSession, named: Path) -> None:
