@@ -75,6 +75,16 @@ def test_names_are_nouns_and_verbs(path: Path) -> None:
     assert [name for name in sorted(names) if not PARTICIPLES.isdisjoint(words_of(name))] == []
 
 
+def test_no_function_of_the_tests_is_named_by_a_participle_alone() -> None:
+    names = {
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in PARTICIPLES
+    }
+    assert names == set()
+
+
 def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 

@@ -27,7 +27,7 @@ def meanwhile(table: pa.Table, act: Callable[[], object]) -> pa.RecordBatchReade
     return pa.RecordBatchReader.from_batches(table.schema, batches())
 
 
-def found(path: Path) -> dict[str, list[int]]:
+def ids_by_day(path: Path) -> dict[str, list[int]]:
     read: dict[str, list[int]] = {}
     for row in it.open(path).scan().to_pylist():
         read.setdefault(row["day"], []).append(row["id"])
@@ -62,7 +62,7 @@ def test_the_second_overwrite_of_an_empty_partition_is_refused(path: Path, ours:
         before = "it removed .*|rows that this operation replaces too"
     with pytest.raises(CommitConflictError, match=before):
         it.write(path, meanwhile(rows("tue", 10), other), mode="overwrite", options=ours)
-    assert found(path)["tue"] == [20]
+    assert ids_by_day(path)["tue"] == [20]
 
 
 @pytest.mark.parametrize("theirs", [DYNAMIC, {}], ids=["partitions", "all"])
@@ -75,7 +75,7 @@ def test_a_table_without_partition_columns_is_one_partition(tmp_path: Path, thei
 
     with pytest.raises(CommitConflictError, match="rows that this operation replaces too"):
         it.write(path, meanwhile(rows("tue", 10), other), mode="overwrite", options=DYNAMIC)
-    assert found(path) == {"tue": [20]}
+    assert ids_by_day(path) == {"tue": [20]}
 
 
 @pytest.mark.parametrize("ours", [DYNAMIC, where("tue")], ids=["partitions", "where"])
@@ -85,7 +85,7 @@ def test_overwrites_of_different_partitions_both_stand(path: Path, ours: Any, th
         it.write(path, rows("wed", 30), mode="overwrite", options=theirs)
 
     it.write(path, meanwhile(rows("tue", 10), other), mode="overwrite", options=ours)
-    assert found(path) == {"mon": [1, 2], "tue": [10], "wed": [30]}
+    assert ids_by_day(path) == {"mon": [1, 2], "tue": [10], "wed": [30]}
 
 
 @pytest.mark.parametrize("ours", WAYS, ids=["partitions", "where", "all"])
@@ -94,7 +94,7 @@ def test_rows_appended_meanwhile_survive_an_overwrite(path: Path, ours: Any) -> 
         it.write(path, rows("tue", 20), mode="append")
 
     it.write(path, meanwhile(rows("tue", 10), other), mode="overwrite", options=ours)
-    assert found(path)["tue"] == [10, 20]
+    assert ids_by_day(path)["tue"] == [10, 20]
 
 
 def test_an_overwrite_whose_rivals_were_cleaned_up_is_refused(path: Path) -> None:
@@ -104,4 +104,4 @@ def test_an_overwrite_whose_rivals_were_cleaned_up_is_refused(path: Path) -> Non
 
     with pytest.raises(it.IndexTablesError, match="cleaned up"):
         it.write(path, meanwhile(rows("tue", 10), other), mode="overwrite", options=DYNAMIC)
-    assert found(path) == {"mon": [1, 2], "wed": [30]}
+    assert ids_by_day(path) == {"mon": [1, 2], "wed": [30]}

@@ -68,37 +68,39 @@ def numbered(*ranges: range) -> list[Any]:
     return [File([{"i": n} for n in each], {"p": 0, "q": "a"}) for each in ranges]
 
 
-def kept(files: Any, first: First, certain: list[Any] | None = None, counts: list[Any] | None = None) -> Any:
+def top_n_mask(
+    files: Any, first: First, certain: list[Any] | None = None, counts: list[Any] | None = None
+) -> Any:
     sure = np.ones(len(files), dtype=bool) if certain is None else np.array(certain)
     return may_hold_first(listed(files, counts=counts), first, sure, SCHEMA, PARTITIONS).tolist()
 
 
 def test_the_newest_rows_are_in_the_last_files() -> None:
     files = numbered(range(10), range(10, 20), range(20, 30))
-    assert kept(files, First("i", 10, ascending=False, nulls_first=False)) == [False, False, True]
-    assert kept(files, First("i", 11, ascending=False, nulls_first=False)) == [False, True, True]
-    assert kept(files, First("i", 3, ascending=True, nulls_first=True)) == [True, False, False]
-    assert kept(files, First("i", 31, ascending=True, nulls_first=True)) == [True, True, True]
+    assert top_n_mask(files, First("i", 10, ascending=False, nulls_first=False)) == [False, False, True]
+    assert top_n_mask(files, First("i", 11, ascending=False, nulls_first=False)) == [False, True, True]
+    assert top_n_mask(files, First("i", 3, ascending=True, nulls_first=True)) == [True, False, False]
+    assert top_n_mask(files, First("i", 31, ascending=True, nulls_first=True)) == [True, True, True]
 
 
 def test_files_that_overlap_the_last_of_the_first_rows_are_kept() -> None:
     files = numbered(range(10), range(5, 15), range(9, 20))
-    assert kept(files, First("i", 5, ascending=True, nulls_first=True)) == [True, True, True]
+    assert top_n_mask(files, First("i", 5, ascending=True, nulls_first=True)) == [True, True, True]
     files = numbered(range(10), range(5, 15), range(10, 20))
-    assert kept(files, First("i", 5, ascending=True, nulls_first=True)) == [True, True, False]
+    assert top_n_mask(files, First("i", 5, ascending=True, nulls_first=True)) == [True, True, False]
 
 
 def test_files_of_which_only_some_rows_are_wanted_do_not_count() -> None:
     files = numbered(range(10), range(10, 20), range(20, 30))
     first = First("i", 5, ascending=False, nulls_first=False)
-    assert kept(files, first, certain=[True, True, False]) == [False, True, True]
-    assert kept(files, first, certain=[False, False, False]) == [True, True, True]
+    assert top_n_mask(files, first, certain=[True, True, False]) == [False, True, True]
+    assert top_n_mask(files, first, certain=[False, False, False]) == [True, True, True]
 
 
 def test_files_with_nulls_are_kept_where_nulls_come_first() -> None:
     files = [*numbered(range(10), range(10, 20)), File([{"i": None}, {"i": -5}], {"p": 0, "q": "a"})]
-    assert kept(files, First("i", 5, ascending=False, nulls_first=True)) == [False, True, True]
-    assert kept(files, First("i", 5, ascending=False, nulls_first=False)) == [False, True, False]
+    assert top_n_mask(files, First("i", 5, ascending=False, nulls_first=True)) == [False, True, True]
+    assert top_n_mask(files, First("i", 5, ascending=False, nulls_first=False)) == [False, True, False]
 
 
 @pytest.mark.parametrize("name", ["j", "nothing"])
@@ -112,7 +114,7 @@ def test_a_column_without_statistics_keeps_all(name: str) -> None:
 def test_a_file_whose_number_of_rows_is_unknown_does_not_count() -> None:
     files = numbered(range(10), range(10, 20))
     first = First("i", 5, ascending=False, nulls_first=False)
-    assert kept(files, first, counts=[10, None]) == [True, True]
+    assert top_n_mask(files, first, counts=[10, None]) == [True, True]
 
 
 def test_no_files_are_no_error() -> None:

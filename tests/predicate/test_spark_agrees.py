@@ -160,7 +160,7 @@ def _rows(count: int) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def asked(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+def compare_with_spark(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """A function that asks Spark and us the same conditions, and compares the answers row by row."""
     rows = table(_rows(120))
     path = tmp_path_factory.mktemp("spark") / "rows.parquet"
@@ -180,14 +180,16 @@ def asked(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ca
     return ask
 
 
-def test_conditions_written_by_hand_get_sparks_answers(asked: Callable[..., Any]) -> None:
+def test_conditions_written_by_hand_get_sparks_answers(compare_with_spark: Callable[..., Any]) -> None:
     for start in range(0, len(WRITTEN_BY_HAND), 30):
-        asked(WRITTEN_BY_HAND[start : start + 30])
+        compare_with_spark(WRITTEN_BY_HAND[start : start + 30])
 
 
 @settings(
     max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 @given(st.lists(PREDICATES, min_size=20, max_size=20))
-def test_generated_conditions_get_sparks_answers(asked: Callable[..., Any], predicates: Any) -> None:
-    asked([to_sql(predicate) for predicate in predicates])
+def test_generated_conditions_get_sparks_answers(
+    compare_with_spark: Callable[..., Any], predicates: Any
+) -> None:
+    compare_with_spark([to_sql(predicate) for predicate in predicates])

@@ -86,7 +86,7 @@ class Team:
 
     def wait_for(self, who: str, event: str) -> None:
         """Wait until a process notes an event, however slow the machine is: the test's timeout is the limit."""
-        while not any(note.get("event") == event for note in noted(self, who)):
+        while not any(note.get("event") == event for note in read_notes(self, who)):
             assert self.running[who].poll() is None, self.errors(who)
             time.sleep(0.05)
 
@@ -126,7 +126,7 @@ def kill_for(team: Team, seconds: float, dice: random.Random) -> None:
         team.kill(who)
 
 
-def noted(team: Team, who: str) -> list[dict[str, Any]]:
+def read_notes(team: Team, who: str) -> list[dict[str, Any]]:
     path = team.notes(who)
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [json.loads(line) for line in lines if line.endswith("}")]
@@ -139,7 +139,7 @@ def check_rows(team: Team, found: list[str]) -> int:
     for _, who in _TEAM[:2]:
         must: set[str] = set()
         may: set[str] = set()
-        written = [note for note in noted(team, who) if "row" in note]
+        written = [note for note in read_notes(team, who) if "row" in note]
         ends = {note["row"]: note["event"] for note in written if note["event"] != "begins"}
         for note in (note for note in written if note["event"] == "begins"):
             row, told = note["row"], ends.get(note["row"], "killed")
@@ -188,15 +188,15 @@ def check_killed(server: s3.S3Server | azure.AzureServer, url: str, folder: Path
     assert "first" in found
     acknowledged = check_rows(team, found)
     check_log(url, options)
-    problems = [note["problem"] for note in noted(team, "r0") if "problem" in note]
+    problems = [note["problem"] for note in read_notes(team, "r0") if "problem" in note]
     problems += [
         note["event"]
         for who in ("r0", "m0")
-        for note in noted(team, who)
+        for note in read_notes(team, who)
         if "corrupt" in note.get("event", "")
     ]
     assert not problems, problems
-    reads = sum(note["event"] == "done" for note in noted(team, "r0"))
+    reads = sum(note["event"] == "done" for note in read_notes(team, "r0"))
     print(f"{team.kills} kills, {acknowledged} acknowledged writes, {reads} reads")  # noqa: T201
     assert acknowledged, "nothing was written: the run shows nothing"
     assert reads, "nothing was read: the run shows nothing"

@@ -35,17 +35,17 @@ def table(tmp_path: Path) -> Opened:
     return opened(tmp_path / "t", [], tmp_path / "cache")
 
 
-def found(table: Opened, text: str) -> int:
+def count_matches(table: Opened, text: str) -> int:
     return table.count(parse_condition(f"t INDEXQUERY '{text}'", table.snapshot.schema))
 
 
 def test_the_first_search_fills_the_disk_cache_and_the_next_needs_no_copy(table: Opened) -> None:
     diagnostics.flush_disk_cache(options=table.options)
-    assert found(table, "all") == 4
+    assert count_matches(table, "all") == 4
     before = index_cache(table.options).stats()
     assert (before.entries, before.misses) == (4, 4)
     diagnostics.flush_searchers()
-    assert found(table, "all") == 4
+    assert count_matches(table, "all") == 4
     after = index_cache(table.options).stats()
     assert (after.misses, after.hits) == (4, before.hits + 4)
 
@@ -76,21 +76,21 @@ def test_a_second_count_only_looks_for_newer_versions(
 
 
 def test_flushing_empties_the_disk_cache_and_the_next_search_still_answers(table: Opened) -> None:
-    assert found(table, "all") == 4
+    assert count_matches(table, "all") == 4
     assert index_cache(table.options).stats().entries == 4
     diagnostics.flush_disk_cache(options=table.options)
     assert index_cache(table.options).stats().entries == 0
-    assert found(table, "word2") == 1
+    assert count_matches(table, "word2") == 1
 
 
 def _count_in_child(folder: Any, cache: Any, answer: Any) -> None:
     table = opened(folder, [], cache)
-    answer.put(found(table, "all"))
+    answer.put(count_matches(table, "all"))
 
 
 def _read_and_fork(folder: Any, cache: Any, answer: Any) -> None:
     table = opened(folder, [], cache)
-    assert found(table, "all") == 4
+    assert count_matches(table, "all") == 4
     fork = multiprocessing.get_context("fork")
     child = fork.Process(target=_count_in_child, args=(folder, cache, answer))
     child.start()
@@ -186,7 +186,7 @@ def test_counts_and_groups_are_the_same_however_splits_are_divided_among_threads
     monkeypatch.setattr(importlib.import_module("indextables.read.execute"), "_GRAIN_ROWS", rows)
     monkeypatch.setattr(importlib.import_module("indextables.read.execute"), "_MERGED_ROWS", rows)
     for _ in range(2):  # closed, and open
-        assert found(table, "all") == 4
+        assert count_matches(table, "all") == 4
         groups = read.aggregate(
             table.snapshot, table.store, table.options, aggregates=[Aggregate(Function.COUNT)], group_by=["k"]
         )
@@ -241,5 +241,5 @@ def test_references_are_made_for_the_splits_that_are_left_only(
     assert not made
     assert len(plan.without_terms(where).splits) == 1
     assert made == [1]
-    assert found(table, "word5") == 1
+    assert count_matches(table, "word5") == 1
     assert made == [1, 1]

@@ -44,7 +44,7 @@ def of_texts(path: Path, documents: Sequence[Any], **options: str) -> Table:
     return table_of(path, {"j": pa.array(texts, pa.string())}, typemap__j="json", **options)
 
 
-def found(table: Table, where: str) -> list[int]:
+def matching_ids(table: Table, where: str) -> list[int]:
     return sorted(table.scan(columns=["id"], where=where)["id"].to_pylist())
 
 
@@ -52,9 +52,9 @@ def found(table: Table, where: str) -> list[int]:
 def test_whole_numbers_of_64_bits_are_compared_exactly_in_json(tmp_path: Path, added: dict[str, int]) -> None:
     table = of_texts(tmp_path / "t", [{"n": value, **added} for value in WHOLE])
     for i, value in enumerate(WHOLE):
-        assert found(table, f"j INDEXQUERY 'j.n:\"{value}\"'") == [i]
+        assert matching_ids(table, f"j INDEXQUERY 'j.n:\"{value}\"'") == [i]
         at_least = [k for k, other in enumerate(WHOLE) if other >= value]
-        assert found(table, f"j INDEXQUERY 'j.n:[\"{value}\" TO *]'") == at_least
+        assert matching_ids(table, f"j INDEXQUERY 'j.n:[\"{value}\" TO *]'") == at_least
 
 
 def test_whole_numbers_of_64_bits_are_compared_exactly_in_structs_and_lists(tmp_path: Path) -> None:
@@ -64,18 +64,18 @@ def test_whole_numbers_of_64_bits_are_compared_exactly_in_structs_and_lists(tmp_
         tmp_path / "t", {"s": structs, "l": pa.array([[value] for value in own], pa.list_(pa.int64()))}
     )
     for i, value in enumerate(own):
-        assert found(table, f"s INDEXQUERY 's.n:\"{value}\"'") == [i]
-        assert found(table, f"l INDEXQUERY '\"{value}\"'") == [i]
+        assert matching_ids(table, f"s INDEXQUERY 's.n:\"{value}\"'") == [i]
+        assert matching_ids(table, f"l INDEXQUERY '\"{value}\"'") == [i]
         if value > -(2**63):
-            assert found(table, f"s.n = {value}") == [i]
-            assert found(table, f"s.n IN ({value}, 5)") == [i]
+            assert matching_ids(table, f"s.n = {value}") == [i]
+            assert matching_ids(table, f"s.n IN ({value}, 5)") == [i]
 
 
 def test_whole_literals_equal_the_doubles_that_they_are_rounded_to(tmp_path: Path) -> None:
     structs = pa.array([{"d": 2.0**53}, {"d": 5.0}], pa.struct([("d", pa.float64())]))
     table = table_of(tmp_path / "t", {"s": structs})
-    assert found(table, f"s.d = {2**53}") == [0]
-    assert found(table, "s.d = 5") == [1]
+    assert matching_ids(table, f"s.d = {2**53}") == [0]
+    assert matching_ids(table, "s.d = 5") == [1]
 
 
 @pytest.mark.parametrize("added", [{}, ON_ROWS])
@@ -87,7 +87,7 @@ def test_fractions_and_larger_numbers_are_found_by_their_digits(
     numbers += [rng.randint(2**64, 10**30) for _ in range(50)]
     table = of_texts(tmp_path / "t", [{"n": number, **added} for number in numbers])
     for i, number in enumerate(numbers):
-        assert i in found(table, f"j INDEXQUERY 'j.n:\"{number!r}\"'")
+        assert i in matching_ids(table, f"j INDEXQUERY 'j.n:\"{number!r}\"'")
 
 
 def test_decimals_in_structs_are_found_by_their_digits(tmp_path: Path, seed: int) -> None:
@@ -97,7 +97,7 @@ def test_decimals_in_structs_are_found_by_their_digits(tmp_path: Path, seed: int
     structs = pa.array([{"d": number} for number in numbers], pa.struct([("d", pa.decimal128(38, 10))]))
     table = table_of(tmp_path / "t", {"s": structs})
     for i, number in enumerate(numbers):
-        assert i in found(table, f"s INDEXQUERY 's.d:\"{number}\"'")
+        assert i in matching_ids(table, f"s INDEXQUERY 's.d:\"{number}\"'")
 
 
 @pytest.mark.parametrize("options", [{}, {"tokenizer__j": "default"}])
@@ -112,13 +112,13 @@ def test_lone_surrogates_in_json_are_question_marks_as_in_spark(
         r'{"a": "\\ud800"}',
     ]
     table = of_texts(tmp_path / "t", documents, **options)
-    assert found(table, "j INDEXQUERY 'j.a:x'") == ([0, 1] if options else [1])
-    assert found(table, "j INDEXQUERY 'j.a:[w TO z]'") == ([0, 1] if options else [1])
-    assert found(table, "j INDEXQUERY 'j.\\\\?k:x'") == [2]
+    assert matching_ids(table, "j INDEXQUERY 'j.a:x'") == ([0, 1] if options else [1])
+    assert matching_ids(table, "j INDEXQUERY 'j.a:[w TO z]'") == ([0, 1] if options else [1])
+    assert matching_ids(table, "j INDEXQUERY 'j.\\\\?k:x'") == [2]
     if not options:
-        assert found(table, "j INDEXQUERY 'j.a:\"? x\"'") == [0]
-        assert found(table, "j INDEXQUERY 'j.a:😀'") == [3]
-        assert found(table, "j INDEXQUERY 'j.a:\"\\\\\\\\ud800\"'") == [4]
+        assert matching_ids(table, "j INDEXQUERY 'j.a:\"? x\"'") == [0]
+        assert matching_ids(table, "j INDEXQUERY 'j.a:😀'") == [3]
+        assert matching_ids(table, "j INDEXQUERY 'j.a:\"\\\\\\\\ud800\"'") == [4]
 
 
 @pytest.mark.parametrize("tokenizer", ["raw", "default", "whitespace"])
@@ -127,15 +127,15 @@ def test_a_text_without_words_is_a_value(tmp_path: Path, tokenizer: str, mode: s
     values = ["--", "", "word", None, "x" * 300, "2024-01-01T00:00:00Z", 1, {}, [], [""], [None]]
     options = {"tokenizer__j": tokenizer, "json__mode": mode}
     table = of_texts(tmp_path / "t", [{"b": value} for value in values], **options)
-    assert found(table, "j INDEXQUERY 'j.b:*'") == [0, 1, 2, 4, 5, 6, 9]
-    assert found(table, "j INDEXQUERY 'NOT j.b:*'") == [3, 7, 8, 10]
+    assert matching_ids(table, "j INDEXQUERY 'j.b:*'") == [0, 1, 2, 4, 5, 6, 9]
+    assert matching_ids(table, "j INDEXQUERY 'NOT j.b:*'") == [3, 7, 8, 10]
     assert table.count("j INDEXQUERY 'j.b:*'") == 7
 
 
 def test_a_text_without_words_in_a_struct_is_a_value(tmp_path: Path) -> None:
     structs = pa.array([{"b": value} for value in ("--", "", "word", None)], pa.struct([("b", pa.string())]))
     table = table_of(tmp_path / "t", {"s": structs}, typemap__s__b="text")
-    assert found(table, "s INDEXQUERY 's.b:*'") == [0, 1, 2]
+    assert matching_ids(table, "s INDEXQUERY 's.b:*'") == [0, 1, 2]
 
 
 @pytest.mark.parametrize("beside", [1.5, float("inf")])
@@ -159,9 +159,9 @@ def test_no_json_text_fails_a_write_or_a_search(
 ) -> None:
     documents = pa.array([document, '{"a": 1}'], pa.string())
     table = table_of(tmp_path / "t", {"j": documents, "f": [beside, 1.0]}, typemap__j="json")
-    assert found(table, "j INDEXQUERY 'j.a:*'") == ([0, 1] if has_value else [1])
-    assert found(table, "j INDEXQUERY 'j.a:1'") == [1]
-    assert 1 in found(table, "j INDEXQUERY 'j.a:>0'")
+    assert matching_ids(table, "j INDEXQUERY 'j.a:*'") == ([0, 1] if has_value else [1])
+    assert matching_ids(table, "j INDEXQUERY 'j.a:1'") == [1]
+    assert 1 in matching_ids(table, "j INDEXQUERY 'j.a:>0'")
 
 
 def test_documents_of_any_depth_are_parsed_as_others_are(seed: int) -> None:
@@ -234,9 +234,9 @@ def test_texts_like_instants_are_found_as_they_are_written(
 ) -> None:
     values, table = instants_and_others(tmp_path / "t", tokenizer, added)
     for i, value in enumerate(values):
-        assert found(table, f"j INDEXQUERY 'j.t:\"{value}\"'") == [i], value
-        assert found(table, f"s INDEXQUERY 's.t:\"{value}\"'") == [i], value
-        assert found(table, f"s.t = '{value}'") == [i], value
+        assert matching_ids(table, f"j INDEXQUERY 'j.t:\"{value}\"'") == [i], value
+        assert matching_ids(table, f"s INDEXQUERY 's.t:\"{value}\"'") == [i], value
+        assert matching_ids(table, f"s.t = '{value}'") == [i], value
 
 
 @pytest.mark.parametrize("added", [{}, ON_ROWS])
@@ -244,7 +244,7 @@ def test_instants_are_compared_in_their_order(tmp_path: Path, added: dict[str, i
     values, table = instants_and_others(tmp_path / "t", "raw", added)
     for i, bound in enumerate(values):
         if bound not in NO_INSTANTS:
-            later = found(table, f"j INDEXQUERY 'j.t:>\"{bound}\"'")
+            later = matching_ids(table, f"j INDEXQUERY 'j.t:>\"{bound}\"'")
             assert [k for k in later if values[k] in INSTANTS] == list(range(i + 1, len(values)))
 
 
@@ -258,4 +258,4 @@ def test_all_notations_of_an_instant_are_equal(tmp_path: Path) -> None:
     ]
     table = of_texts(tmp_path / "t", [{"t": value} for value in notations])
     for value in notations:
-        assert found(table, f"j INDEXQUERY 'j.t:\"{value}\"'") == list(range(len(notations)))
+        assert matching_ids(table, f"j INDEXQUERY 'j.t:\"{value}\"'") == list(range(len(notations)))

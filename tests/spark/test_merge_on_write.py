@@ -38,7 +38,7 @@ def jobs(spark: SparkSession, path: Path) -> list[Any]:
     return [row for row in spark.sql("DESCRIBE INDEXTABLES MERGE JOBS").collect() if row.table_path == url]
 
 
-def settled(spark: SparkSession, path: Path, count: int) -> Any:
+def wait_for_jobs(spark: SparkSession, path: Path, count: int) -> Any:
     """The jobs of a table, once there are so many and none runs."""
     end, found = time.monotonic() + 120, []
     while time.monotonic() < end:
@@ -61,7 +61,7 @@ def test_a_write_merges_before_it_returns(spark: SparkSession, tmp_path: Path) -
 def test_by_default_a_merge_runs_in_the_background_and_is_listed(spark: SparkSession, tmp_path: Path) -> None:
     for _ in range(3):
         append(spark, tmp_path / "t", **MERGE)
-    found = settled(spark, tmp_path / "t", 1)
+    found = wait_for_jobs(spark, tmp_path / "t", 1)
     assert {job.status for job in found} == {"COMPLETED"}
     # The last write may have come after the last look of the merge before it, but never unseen.
     end, found = time.monotonic() + 120, []

@@ -57,7 +57,7 @@ def parts(store: Store, table: Any, count: int, options: dict[str, str] | None =
     return paths
 
 
-def asked(store: Store, path: str) -> list[Any]:
+def search_results(store: Store, path: str) -> list[Any]:
     """What a few searches find."""
     with opened(store, path) as (footer, index):
         integer = tantivy.FieldType.Integer
@@ -79,7 +79,7 @@ def test_rows_searches_and_statistics_are_those_of_one_split(store: Store, count
     write_split(store, "whole.split", table, TEXT)
     built = merged(store, parts(store, table, count, TEXT), "m.split", table.schema, TEXT)
     assert table_of(store, "m.split").equals(table)
-    assert asked(store, "m.split") == asked(store, "whole.split")
+    assert search_results(store, "m.split") == search_results(store, "whole.split")
     whole, after = read_footer(store, "whole.split"), read_footer(store, "m.split")
     assert (after.min_values, after.max_values) == (whole.min_values, whole.max_values)
     assert json.loads(after.stats) == json.loads(whole.stats)
@@ -102,7 +102,7 @@ def test_merged_splits_are_merged_again(store: Store) -> None:
     built = merged(store, ["a.split", "b.split", paths[5]], "c.split", table.schema, TEXT)
     write_split(store, "whole.split", table, TEXT)
     assert table_of(store, "c.split").equals(table)
-    assert asked(store, "c.split") == asked(store, "whole.split")
+    assert search_results(store, "c.split") == search_results(store, "whole.split")
     assert built.num_merge_ops == 2
     assert len(read_footer(store, "c.split").row_id_ranges) == 6
 
@@ -137,7 +137,7 @@ def test_a_column_that_came_later_is_null_before(store: Store) -> None:
     expected = pa.concat_tables([old.append_column("region", pa.nulls(1200, pa.string())), new])
     assert table_of(store, "m.split").equals(expected)
     write_split(store, "whole.split", expected, TEXT)
-    assert asked(store, "m.split") == asked(store, "whole.split")
+    assert search_results(store, "m.split") == search_results(store, "whole.split")
     with opened(store, "m.split") as (footer, index):
         assert hits(footer, index, term(index, "s:region", "eu")) == list(range(1200, 2500, 2))
     statistics = Statistics(expected.schema, Options())
@@ -152,7 +152,7 @@ def test_other_options_index_the_rows_anew(store: Store) -> None:
     built = merged(store, paths, "m.split", table.schema, TEXT)
     assert built.mapping.fields_of("message")[0].kind is Kind.TEXT
     write_split(store, "whole.split", table, TEXT)
-    assert asked(store, "m.split") == asked(store, "whole.split")
+    assert search_results(store, "m.split") == search_results(store, "whole.split")
 
 
 def test_a_small_split_takes_the_fields_of_the_large_one(store: Store) -> None:

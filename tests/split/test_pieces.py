@@ -70,7 +70,7 @@ def split(store: Store) -> Footer:
     return read_footer(store, "a.split")
 
 
-def asked(index: IndexSearcher, condition: Any) -> int:
+def count_by_index(index: IndexSearcher, condition: Any) -> int:
     """How many rows meet a condition, by the index alone."""
     fields = SearchFields(index.footer.schema, (index.footer.mapping,))
     found = plan_filter(condition, index.view, lambda search: fields.bind(search, Options()), Options())
@@ -91,7 +91,7 @@ QUESTIONS: dict[str, Any] = {
 }
 
 
-def held(index: IndexSearcher) -> set[str | None]:
+def cached_fields(index: IndexSearcher) -> set[str | None]:
     """The fields whose pieces are all on the disk."""
     pieces = index.footer.pieces
     is_missing = index.lease.is_missing
@@ -140,33 +140,38 @@ def test_a_question_brings_what_it_asks_about_and_nothing_else(
     store: Store, split: Footer, options: Options, name: Any
 ) -> None:
     index = open_index(store, split, options)
-    assert held(index) == {None}
-    fresh = asked(index, QUESTIONS[name])
+    assert cached_fields(index) == {None}
+    fresh = count_by_index(index, QUESTIONS[name])
     column = {"phrase": "words"}.get(name, name)
     own = {field.name for field in split.mapping.fields_of(column)}
     allowed = own | {None, "_partial"} | ({positions_key("t:words")} if name == "phrase" else set())
-    assert held(index) & own
-    assert held(index) <= allowed
+    assert cached_fields(index) & own
+    assert cached_fields(index) <= allowed
     index.load({*split.pieces} - {None})
-    assert asked(index, QUESTIONS[name]) == fresh > 0
+    assert count_by_index(index, QUESTIONS[name]) == fresh > 0
 
 
 def test_answers_do_not_depend_on_what_was_asked_before(
     store: Store, split: Footer, options: Options
 ) -> None:
-    expected = {name: asked(open_index(store, split, options), QUESTIONS[name]) for name in QUESTIONS}
+    expected = {
+        name: count_by_index(open_index(store, split, options), QUESTIONS[name]) for name in QUESTIONS
+    }
     close_indexes()
     index_cache(options).flush()
-    again = {name: asked(open_index(store, split, options), QUESTIONS[name]) for name in reversed(QUESTIONS)}
+    again = {
+        name: count_by_index(open_index(store, split, options), QUESTIONS[name])
+        for name in reversed(QUESTIONS)
+    }
     assert again == expected
 
 
 def test_positions_come_with_the_first_phrase(store: Store, split: Footer, options: Options) -> None:
     index = open_index(store, split, options)
-    assert asked(index, QUESTIONS["words"]) == 1
-    assert positions_key("t:words") not in held(index)
-    assert asked(index, QUESTIONS["phrase"]) == 3000
-    assert positions_key("t:words") in held(index)
+    assert count_by_index(index, QUESTIONS["words"]) == 1
+    assert positions_key("t:words") not in cached_fields(index)
+    assert count_by_index(index, QUESTIONS["phrase"]) == 3000
+    assert positions_key("t:words") in cached_fields(index)
 
 
 def test_row_numbers_and_scores_need_the_row_ids(store: Store, split: Footer, options: Options) -> None:
@@ -175,22 +180,22 @@ def test_row_numbers_and_scores_need_the_row_ids(store: Store, split: Footer, op
     found = plan_filter(
         QUESTIONS["words"], index.view, lambda search: fields.bind(search, Options()), Options()
     )
-    assert "_row" not in held(index)
+    assert "_row" not in cached_fields(index)
     assert index.rows(found.candidates.rows).tolist() == [17]
-    assert "_row" in held(index)
+    assert "_row" in cached_fields(index)
     assert index.top(found.candidates.rows, 3).rows.tolist() == [17]
 
 
 def test_another_process_finds_what_was_brought(
     store: Store, split: Footer, options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert asked(open_index(store, split, options), QUESTIONS["words"]) == 1
+    assert count_by_index(open_index(store, split, options), QUESTIONS["words"]) == 1
     close_indexes()
     monkeypatch.setattr("indextables.split.index.loader.copy_pieces", None)
     index = open_index(store, split, options)
-    assert asked(index, QUESTIONS["words"]) == 1
+    assert count_by_index(index, QUESTIONS["words"]) == 1
     with pytest.raises(TypeError):
-        asked(index, QUESTIONS["phrase"])
+        count_by_index(index, QUESTIONS["phrase"])
 
 
 def test_threads_that_need_the_same_field_fetch_it_once(
@@ -210,7 +215,7 @@ def test_threads_that_need_the_same_field_fetch_it_once(
 
     def ask(_: int) -> int:
         together.wait()
-        return asked(index, QUESTIONS["words"])
+        return count_by_index(index, QUESTIONS["words"])
 
     with ThreadPoolExecutor(6) as threads:
         assert list(threads.map(ask, range(6))) == [1] * 6
@@ -225,11 +230,11 @@ def test_only_whoever_asks_about_a_damaged_field_hears_of_it(
     data[piece.offset + piece.length // 2] ^= 0xFF
     (tmp_path / "t" / "a.split").write_bytes(data)
     index = open_index(store, split, options)
-    assert asked(index, QUESTIONS["name"]) > 0
+    assert count_by_index(index, QUESTIONS["name"]) > 0
     for _ in range(2):
         with pytest.raises(SplitError, match=rf"a\.split.*{piece.file}.* is damaged"):
-            asked(index, QUESTIONS["words"])
-    assert asked(index, QUESTIONS["number"]) > 0
+            count_by_index(index, QUESTIONS["words"])
+    assert count_by_index(index, QUESTIONS["number"]) > 0
 
 
 @pytest.mark.parametrize("what", ["an entry", "all"])
@@ -237,18 +242,18 @@ def test_a_cache_that_is_deleted_under_an_open_index_is_made_anew(
     store: Store, split: Footer, options: Options, tmp_path: Path, what: str
 ) -> None:
     index = open_index(store, split, options)
-    assert asked(index, QUESTIONS["words"]) == 1
+    assert count_by_index(index, QUESTIONS["words"]) == 1
     gone = index.lease.folder if what == "an entry" else index_cache(options).folder
     # Tantivy may put a lock file there meanwhile.
     shutil.rmtree(gone.rename(tmp_path / "gone"), ignore_errors=True)
-    assert asked(index, QUESTIONS["words"]) == 1, "what is mapped is still there"
+    assert count_by_index(index, QUESTIONS["words"]) == 1, "what is mapped is still there"
     again = open_index(store, split, options)
     assert again is not index
-    assert asked(again, QUESTIONS["name"]) > 0
+    assert count_by_index(again, QUESTIONS["name"]) > 0
     # The first index must not take the new files for its own.
     with pytest.raises(SplitError, match="files that are in use were removed"):
-        asked(index, QUESTIONS["number"])
-    assert asked(open_index(store, split, options), QUESTIONS["number"]) > 0
+        count_by_index(index, QUESTIONS["number"])
+    assert count_by_index(open_index(store, split, options), QUESTIONS["number"]) > 0
 
 
 def test_a_file_that_is_deleted_under_an_open_index_is_fetched_for_the_next_search(
@@ -258,8 +263,8 @@ def test_a_file_that_is_deleted_under_an_open_index_is_fetched_for_the_next_sear
     for file in index.lease.folder.glob("*.fast"):
         file.unlink()
     with pytest.raises(SplitError, match="could not be written"):
-        asked(index, QUESTIONS["number"])
-    assert asked(open_index(store, split, options), QUESTIONS["number"]) > 0
+        count_by_index(index, QUESTIONS["number"])
+    assert count_by_index(open_index(store, split, options), QUESTIONS["number"]) > 0
 
 
 def test_a_full_disk_is_told_and_the_next_try_succeeds(
@@ -273,8 +278,8 @@ def test_a_full_disk_is_told_and_the_next_try_succeeds(
     with monkeypatch.context() as patched:
         patched.setattr("indextables.split.index.loader.copy_pieces", full)
         with pytest.raises(SplitError, match=r"No space left.*cache\.disk\.path"):
-            asked(index, QUESTIONS["words"])
-    assert asked(index, QUESTIONS["words"]) == 1
+            count_by_index(index, QUESTIONS["words"])
+    assert count_by_index(index, QUESTIONS["words"]) == 1
 
 
 def test_the_cache_counts_bytes_that_are_there_not_those_that_may_come(
@@ -290,7 +295,7 @@ def test_the_cache_counts_bytes_that_are_there_not_those_that_may_come(
     )
     footer = read_footer(store, "b.split")
     index = open_index(store, footer, options)
-    assert asked(index, QUESTIONS["number"]) > 0
+    assert count_by_index(index, QUESTIONS["number"]) > 0
     part = index_cache(options).stats()
     assert part.bytes < footer.index_bytes / 3
     assert part.bytes_fetched == index.lease.size < footer.index_bytes / 3
@@ -303,7 +308,7 @@ def test_what_is_at_hand_depends_on_the_columns(store: Store, split: Footer, opt
         return is_cached(store, split, options, columns)
 
     assert not at_hand()
-    asked(open_index(store, split, options), QUESTIONS["name"])
+    count_by_index(open_index(store, split, options), QUESTIONS["name"])
     for _ in ("open", "closed"):
         told = at_hand(), at_hand("name"), at_hand("Name"), at_hand("name", "number")
         assert told == (True, True, True, False)
@@ -336,7 +341,9 @@ def test_splits_of_format_1_are_read(store: Store, options: Options, monkeypatch
     old = open_index(store, footer, options)
     write_split(store, "new.split", rows(), TEXT)
     new = open_index(store, read_footer(store, "new.split"), options)
-    assert [asked(old, q) for q in QUESTIONS.values()] == [asked(new, q) for q in QUESTIONS.values()]
+    assert [count_by_index(old, q) for q in QUESTIONS.values()] == [
+        count_by_index(new, q) for q in QUESTIONS.values()
+    ]
     assert {(c.kind, c.column, c.size) for c in components(store, footer) if c.kind == "term"} == {
         (c.kind, c.column, c.size) for c in components(store, new.footer) if c.kind == "term"
     }
@@ -351,7 +358,7 @@ def test_small_fields_are_read_with_everything_else(
     assert footer.pieces.keys() == {None}
     assert all(len(file.pieces) == 1 for file in footer.index_files)
     index = open_index(store, footer, options)
-    assert asked(index, QUESTIONS["words"]) == 1
+    assert count_by_index(index, QUESTIONS["words"]) == 1
 
 
 @pytest.mark.parametrize("columns", [1, 40, 900])
@@ -384,8 +391,8 @@ def test_a_file_whose_columns_cannot_be_told_apart_stays_whole(store: Store, opt
     assert [piece.field for file in fast for piece in file.pieces] == [None] * len(fast)
     assert {c.column for c in components(store, footer) if c.kind == "fastfield"} == {None}
     index = open_index(store, footer, options)
-    assert asked(index, Compare(Op.EQ, Column(("doc\x01a",)), pa.scalar("name3"))) > 0
-    assert [asked(index, QUESTIONS[name]) > 0 for name in ("number", "doc", "phrase")] == [True] * 3
+    assert count_by_index(index, Compare(Op.EQ, Column(("doc\x01a",)), pa.scalar("name3"))) > 0
+    assert [count_by_index(index, QUESTIONS[name]) > 0 for name in ("number", "doc", "phrase")] == [True] * 3
 
 
 @pytest.mark.parametrize("suffix", [".term", ".fast", ".store"])
@@ -416,7 +423,7 @@ def test_conditions_on_several_columns_are_fetched_at_once(
     index = open_index(store, split, options)
     calls.clear()
     condition = parse_condition("number < 7 AND name = 'name3' AND words INDEXQUERY 'line'", split.schema)
-    assert asked(index, condition) > 0
+    assert count_by_index(index, condition) > 0
     assert len(calls) == 1
     assert {
         "t:words",

@@ -41,7 +41,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def told(url: str, **options: Any) -> ClientSettings:
+def client_settings(url: str, **options: Any) -> ClientSettings:
     return settings(locate(url), Identity(Options.parse(options)))
 
 
@@ -118,7 +118,7 @@ def test_a_profile_may_name_a_program(
     bare.setenv("AWS_CONFIG_FILE", str(config))
     bare.setenv("AWS_PROFILE", "robot")
     assert signed() == ("of-program", "t")
-    assert told("s3://b").config["region"] == "eu-west-3"
+    assert client_settings("s3://b").config["region"] == "eu-west-3"
 
 
 def test_a_profile_that_needs_boto3_says_so(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -127,13 +127,13 @@ def test_a_profile_that_needs_boto3_says_so(bare: pytest.MonkeyPatch, tmp_path: 
     bare.setenv("AWS_CONFIG_FILE", str(config))
     bare.setitem(sys.modules, "boto3", None)
     with pytest.raises(CredentialsError, match="'sso_session', which needs the package boto3"):
-        told("s3://b")
+        client_settings("s3://b")
 
 
 def test_a_profile_that_does_not_exist_is_named(bare: pytest.MonkeyPatch) -> None:
     bare.setenv("AWS_PROFILE", "absent")
     with pytest.raises(CredentialsError, match="AWS_PROFILE is 'absent'"):
-        told("s3://b")
+        client_settings("s3://b")
 
 
 def test_a_broken_profile_file_is_named_and_not_quoted(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -141,14 +141,14 @@ def test_a_broken_profile_file_is_named_and_not_quoted(bare: pytest.MonkeyPatch,
     file.write_text("aws_secret_access_key = SECRET\n")
     bare.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     with pytest.raises(CredentialsError, match=str(file)) as caught:
-        told("s3://b")
+        client_settings("s3://b")
     assert "SECRET" not in str(caught.value)
 
 
 @pytest.mark.parametrize("given", [{"aws.accessKey": "a"}, {"aws.secretKey": "s"}, {"aws.sessionToken": "t"}])
 def test_half_a_pair_of_keys_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(CredentialsError, match="go together"):
-        told("s3://b", **given)
+        client_settings("s3://b", **given)
 
 
 def test_without_any_credentials_the_answer_is_quick_and_says_what_to_set() -> None:
@@ -209,26 +209,28 @@ def test_a_callable_is_pickled_with_credentials_only() -> None:
 
 def test_an_endpoint_may_put_the_bucket_into_the_host() -> None:
     keys = {"aws.accessKey": "a", "aws.secretKey": "s"}
-    config = told(
+    config = client_settings(
         "s3://b", **keys, **{"aws.endpoint": "https://s3.acme.org/", "aws.pathStyleAccess": "false"}
     ).config
     assert config["aws_endpoint_url_s3"] == "https://b.s3.acme.org"
     assert config["virtual_hosted_style_request"] is True
     assert (
-        told("s3://b", **keys, **{"aws.pathStyleAccess": "true"}).config["virtual_hosted_style_request"]
+        client_settings("s3://b", **keys, **{"aws.pathStyleAccess": "true"}).config[
+            "virtual_hosted_style_request"
+        ]
         is False
     )
     with pytest.raises(StoreError, match="with http:// or https:// is expected"):
-        told("s3://b", **keys, **{"aws.endpoint": "s3.acme.org"})
+        client_settings("s3://b", **keys, **{"aws.endpoint": "s3.acme.org"})
 
 
 def test_plain_http_is_used_only_when_written(bare: pytest.MonkeyPatch) -> None:
     keys = {"aws.accessKey": "a", "aws.secretKey": "s"}
-    assert not told("s3://b", **keys).allow_http
-    assert not told("s3://b", **keys, **{"aws.endpoint": "https://x"}).allow_http
-    assert told("s3://b", **keys, **{"aws.endpoint": "http://x"}).allow_http
+    assert not client_settings("s3://b", **keys).allow_http
+    assert not client_settings("s3://b", **keys, **{"aws.endpoint": "https://x"}).allow_http
+    assert client_settings("s3://b", **keys, **{"aws.endpoint": "http://x"}).allow_http
     bare.setenv("AWS_ENDPOINT_URL", "http://x")
-    assert told("s3://b", **keys).allow_http
+    assert client_settings("s3://b", **keys).allow_http
 
 
 # --- Azure -----------------------------------------------------------------------------------------
@@ -269,13 +271,13 @@ def test_a_wrong_azure_key_is_refused_by_name_of_the_option(azurite_server: Azur
 
 
 def test_what_azure_is_told() -> None:
-    assert told("abfss://c@acme.dfs.core.windows.net/t", **{"azure.bearerToken": "t"}).config == {
+    assert client_settings("abfss://c@acme.dfs.core.windows.net/t", **{"azure.bearerToken": "t"}).config == {
         "account_name": "acme",
         "token": "t",
         "credential_type": "bearer_token",
     }
     principal = {"azure.tenantId": "t", "azure.clientId": "c", "azure.clientSecret": "s"}
-    assert told("az://c/t", **principal, **{"azure.accountName": "acme"}).config == {
+    assert client_settings("az://c/t", **principal, **{"azure.accountName": "acme"}).config == {
         "account_name": "acme",
         "tenant_id": "t",
         "client_id": "c",
@@ -283,12 +285,14 @@ def test_what_azure_is_told() -> None:
         "credential_type": "client_secret",
     }
     assert (
-        told("abfss://c@acme.dfs.core.chinacloudapi.cn/t").config["endpoint"]
+        client_settings("abfss://c@acme.dfs.core.chinacloudapi.cn/t").config["endpoint"]
         == "https://acme.blob.core.chinacloudapi.cn"
     )
-    assert told("abfss://w@onelake.dfs.fabric.microsoft.com/t").config["use_fabric_endpoint"] is True
+    assert (
+        client_settings("abfss://w@onelake.dfs.fabric.microsoft.com/t").config["use_fabric_endpoint"] is True
+    )
     signature = "AccountName=acme;SharedAccessSignature=?sv=1&sig=x;EndpointSuffix=core.windows.net"
-    assert told("az://c/t", **{"azure.connectionString": signature}).config == {
+    assert client_settings("az://c/t", **{"azure.connectionString": signature}).config == {
         "account_name": "acme",
         "sas_key": "sv=1&sig=x",
         "credential_type": "sas_token",
@@ -303,7 +307,7 @@ def test_azure_without_an_account_says_where_to_name_it() -> None:
 
 def test_a_malformed_connection_string_is_not_quoted() -> None:
     with pytest.raises(OptionError, match=r"azure\.connectionString") as caught:
-        told("az://c", **{"azure.connectionString": "SECRET"})
+        client_settings("az://c", **{"azure.connectionString": "SECRET"})
     assert "SECRET" not in str(caught.value)
 
 
@@ -313,12 +317,14 @@ def test_a_malformed_connection_string_is_not_quoted() -> None:
 def test_what_google_is_told(tmp_path: Path) -> None:
     file = tmp_path / "key.json"
     file.write_text("{}")
-    assert told("gs://b", **{"gcp.credentialsFile": str(file)}).config == {
+    assert client_settings("gs://b", **{"gcp.credentialsFile": str(file)}).config == {
         "application_credentials": str(file)
     }
-    assert told("gs://b", **{"gcp.serviceAccountKey": "{}"}).config == {"service_account_key": "{}"}
+    assert client_settings("gs://b", **{"gcp.serviceAccountKey": "{}"}).config == {
+        "service_account_key": "{}"
+    }
     with pytest.raises(CredentialsError, match=r"gcp\.credentialsFile names '/none'"):
-        told("gs://b", **{"gcp.credentialsFile": "/none"})
+        client_settings("gs://b", **{"gcp.credentialsFile": "/none"})
 
 
 def test_malformed_keys_are_not_quoted() -> None:

@@ -89,11 +89,11 @@ def test_content_is_on_disk_before_it_has_a_name_and_the_name_after(
     def note(name: str, what: Any) -> None:
         real = getattr(os, name)
 
-        def noted(*args: Any, **more: Any) -> Any:
+        def wrapper(*args: Any, **more: Any) -> Any:
             steps.append(what(*args))
             return real(*args, **more)
 
-        monkeypatch.setattr(os, name, noted)
+        monkeypatch.setattr(os, name, wrapper)
 
     note("fsync", lambda fd: "folder" if Path(f"/proc/self/fd/{fd}").is_dir() else "file")
     note("link", lambda *_: "link")
