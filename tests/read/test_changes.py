@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +135,38 @@ def test_a_range_that_is_none_is_refused(table: Table, since: int, until: int | 
 
 
 def test_a_version_that_never_was_is_refused(table: Table) -> None:
-    with pytest.raises(VersionNotFoundError, match="version 8"):
+    with pytest.raises(VersionNotFoundError, match=r"version 8 .*versions 0 to 7 can be read"):
         table.changes(0, 8)
     with pytest.raises(VersionNotFoundError):
         table.changes(-1, "1999-01-01")
+
+
+def test_an_end_after_the_version_that_is_open_is_refused(table: Table) -> None:
+    with pytest.raises(OptionError, match=r"cannot end at version 4: .*was opened at version 3"):
+        it.open(table.url, version=3).changes(1, 4)
+
+
+@pytest.mark.parametrize("time", [date(2026, 5, 1), 2.5, None])
+def test_a_start_that_is_neither_a_version_nor_a_time_is_refused(table: Table, time: Any) -> None:
+    with pytest.raises(OptionError, match="is no time: give a datetime"):
+        table.changes(time)
+
+
+def test_changes_are_never_those_of_another_table(tmp_path: Path) -> None:
+    """A table was opened, and another one with as many versions took its place."""
+    path = tmp_path / "t"
+    write(path, 0)
+    write(path, 1)
+    opened = write(path, 2)
+    for n in range(5):
+        write(tmp_path / "other", 20 + n)
+    assert len(opened.changes(-1)) == 3
+    path.rename(tmp_path / "gone")
+    (tmp_path / "other").rename(path)
+    for since in (-1, 1):
+        with pytest.raises(TableReplacedError, match="opened at version 3 was deleted and created again"):
+            opened.changes(since)
+    assert len(it.open(path).changes(-1)) == 5
 
 
 def test_changes_add_up_to_every_version(tmp_path: Path) -> None:
@@ -307,3 +335,18 @@ def test_following_refuses_what_no_row_can_be_found_with_before_it_waits(
     with pytest.raises(SchemaError, match="nope"):
         table.watch({"any": "row"}, columns=["nope"])
     assert table.follow("row", columns=["id", "_commit_version"]) is not None
+
+
+def test_following_starts_at_a_version_of_the_table_only(tmp_path: Path) -> None:
+    table = write(tmp_path / "t", 1)
+    for since in (-2, 2):
+        for rows in (
+            table.follow(since=since, timeout=0),
+            table.watch({"any": "row"}, since=since, timeout=0),
+        ):
+            with pytest.raises(OptionError, match=f"after version {since}: .*from -1 to the last one, 1"):
+                next(rows)
+    behind = it.open(tmp_path / "t", version=0)
+    assert list(behind.follow(since=1, timeout=0)) == [], "a version after the one that is open exists"
+    with pytest.raises(OptionError, match="interval is -1 seconds"):
+        next(table.follow(interval=-1, timeout=1))

@@ -15,11 +15,13 @@ from indextables.errors import (
     OptionError,
     StateExpiredError,
     TableNotFoundError,
+    TableReplacedError,
     VersionNotFoundError,
 )
 from indextables.log import retention
 from indextables.log.changes import (
     ChangeRange,
+    are_versions_of,
     changed_splits,
     check_columns,
     earliest_changes,
@@ -216,8 +218,14 @@ class TransactionLog:
         Raises:
             HistoryExpiredError: the files of a version were deleted.
             SchemaError: a column had another type in between, or has the name of a column of changes.
+            TableReplacedError: another table is at the path now.
         """
         changes = self.version_changes(first, end.version) if first <= end.version else ChangeRange()
+        if not are_versions_of(changes.versions, end):
+            raise TableReplacedError(
+                f"the changes of the table at {end.url} cannot be read: the table that was opened at version "
+                f"{end.version} was deleted and created again, or restored from a copy; open it again"
+            )
         check_columns(changes, end)
         return snapshot_of_splits(
             end,

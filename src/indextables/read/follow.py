@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from indextables.errors import OptionError, TableReplacedError, VersionNotFoundError
+from indextables.errors import OptionError, TableReplacedError
 from indextables.log.changes import are_versions_of, changed_splits, check_columns, snapshot_of_splits
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
@@ -81,13 +81,23 @@ def new_versions(
 
     Raises:
         TableReplacedError: another table is at the path now, or an older state of this one.
+        OptionError: `since` is no version of the table, or the interval is not positive.
     """
+    if not interval > 0:
+        raise OptionError(f"the polling interval is {interval} seconds, but a number above 0 is expected")
+    checked = False
     waiting = time.monotonic()
     while True:
         newest = log.snapshot()
         if not newest.is_later_than(opened):
             raise _replaced(opened)
         opened = newest
+        if not checked and not -1 <= since <= newest.version:
+            raise OptionError(
+                f"the table at {newest.url} cannot be followed after version {since}: the start is a version "
+                f"from -1 to the last one, {newest.version}"
+            )
+        checked = True
         while since < newest.version:
             last = min(since + _WINDOW, newest.version)
             end = newest if last == newest.version else log.snapshot(version=last)
@@ -186,11 +196,16 @@ def changes_between(
     """The changes after a version or time, up to another one or to the snapshot `end`, as a snapshot.
 
     Raises:
-        VersionNotFoundError: `until` is a version after `end`.
-        OptionError: there is no such start.
+        VersionNotFoundError: there is no such last version.
+        OptionError: there is no such start, or `until` is a version after `end`.
+        TableReplacedError: another table is at the path now.
     """
     if isinstance(until, int) and until > end.version:
-        raise VersionNotFoundError(end.url, f"version {until}", None, end.version)
+        log.snapshot(version=until)
+        raise OptionError(
+            f"changes cannot end at version {until}: the table at {end.url} was opened at version "
+            f"{end.version}; open its newest version to read them"
+        )
     if until is not None:
         last = until if isinstance(until, int) else log.version_after(epoch_milliseconds(until)) - 1
         end = end if last >= end.version else log.snapshot(version=last)

@@ -212,7 +212,11 @@ def _fixed_offset(zone: str) -> int | None:
 
 
 def epoch_milliseconds(moment: dt.datetime | str) -> int:
-    """Convert a time, or its text in ISO 8601, to milliseconds since 1970; a time without a zone is UTC."""
+    """Convert a time, or its text in ISO 8601, to milliseconds since 1970; a time without a zone is UTC.
+
+    Raises:
+        OptionError: it is neither.
+    """
     if isinstance(moment, str):
         try:
             moment = dt.datetime.fromisoformat(moment)
@@ -220,6 +224,10 @@ def epoch_milliseconds(moment: dt.datetime | str) -> int:
             raise OptionError(
                 f"timestamp '{moment}' is not a date and time such as 2024-05-01 or 2024-05-01T12:00:00+02:00"
             ) from None
+    if not isinstance(moment, dt.datetime):
+        raise OptionError(
+            f"{moment!r} is no time: give a datetime, or a text such as 2024-05-01T12:00:00+02:00"
+        )
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=dt.UTC)
     return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
