@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from indextables.read.standing import MATCHING_QUERIES
+from indextables.read.standing import MATCHING_QUERIES, check_new_column
 from indextables.standing_queries import StandingQueries
 
 ColumnOrName: TypeAlias = Column | str
@@ -105,7 +105,11 @@ def match_queries(
         frame: the rows.
         queries: a query in the query language for each id, or a mapping with `query` and `field`.
         options: how columns are indexed (`indexing.*`); by default all columns of text word by word.
+
+    Raises:
+        SchemaError: the frame has a column `_matching_queries`.
     """
+    check_new_column(frame.columns)
     column = StructField(MATCHING_QUERIES, ArrayType(StringType()))
     function = _MatchFunction(StandingQueries(queries, options=options))
     with warnings.catch_warnings():

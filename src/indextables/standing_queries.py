@@ -21,6 +21,7 @@ from indextables.read.split_reader import SplitReader
 from indextables.read.standing import (
     MATCHING_QUERIES,
     MATCHING_TYPE,
+    check_new_column,
     check_queries,
     matching_queries,
     standing_queries,
@@ -66,6 +67,7 @@ class StandingQueries:
 
         Raises:
             PredicateError: a query is malformed or names an unknown field.
+            SchemaError: the rows have a column `_matching_queries`.
         """
         reader = as_reader(rows)
         schema = reader.schema.append(pa.field(MATCHING_QUERIES, MATCHING_TYPE))
@@ -73,6 +75,7 @@ class StandingQueries:
 
     def match_batches(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """`match` batch by batch, in bounded memory; small batches are indexed together."""
+        check_new_column(schema.names)
         group: list[pa.RecordBatch] = []
         rows = size = 0
         for batch in batches:

@@ -12,7 +12,7 @@ import pytest
 
 import indextables as it
 from indextables.cli.main import main
-from indextables.errors import OptionError, PredicateError
+from indextables.errors import OptionError, PredicateError, SchemaError
 
 WORDS = [f"word{n}" for n in range(40)]
 OPTIONS = {"indexing.typemap.text": "text"}
@@ -141,6 +141,19 @@ def test_queries_that_make_no_sense_are_named(tmp_path: Path, saved: Any, proble
         table.watch(saved, timeout=0)
     with pytest.raises(error, match=problem), it.StandingQueries(saved) as queries:
         queries.match([{"text": "x"}])
+
+
+def test_rows_that_have_a_column_of_matching_queries_are_refused(tmp_path: Path) -> None:
+    lines = [{"text": "x", "_Matching_Queries": "y"}]
+    table = it.write(tmp_path / "t", lines, options=OPTIONS)
+    with pytest.raises(SchemaError, match="there is a column _matching_queries already"):
+        table.watch({"a": "x"}, timeout=0)
+    for rows in (lines, pa.Table.from_pylist(lines).slice(0, 0)):
+        with (
+            pytest.raises(SchemaError, match="there is a column _matching_queries already"),
+            it.StandingQueries({"a": "x"}) as queries,
+        ):
+            queries.match(rows)
 
 
 def test_the_program_watches_with_a_file_of_queries(

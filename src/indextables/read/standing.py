@@ -3,13 +3,13 @@
 Every query is one search on the index of a split; no row is compared with a query.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from indextables.errors import IndexTablesError, OptionError, PredicateError
+from indextables.errors import IndexTablesError, OptionError, PredicateError, SchemaError
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
@@ -63,6 +63,19 @@ def _is_query(members: Mapping[str, object]) -> bool:
     return texts and "query" in members and set(members) <= {"query", "field"}
 
 
+def check_new_column(names: Iterable[str]) -> None:
+    """Refuse rows that have a column of the name that matching queries get.
+
+    Raises:
+        SchemaError: there is one.
+    """
+    if MATCHING_QUERIES in {name.lower() for name in names}:
+        raise SchemaError(
+            f"there is a column {MATCHING_QUERIES} already, which is the name of the column of matching "
+            "queries; rename it before rows are compared with standing queries"
+        )
+
+
 def check_queries(
     queries: Sequence[StandingQuery], table: TableContext, columns: Sequence[str] | None = None
 ) -> list[Search]:
@@ -70,8 +83,9 @@ def check_queries(
 
     Raises:
         PredicateError: a query is malformed or names an unknown field; the message names the query.
-        SchemaError: the table has no such column.
+        SchemaError: the table has no such column, or one of the name of the column of matching queries.
     """
+    check_new_column(table.schema.names)
     table.select_fields(columns)
     names = {name.lower() for name in table.schema.names}
     searches = []
