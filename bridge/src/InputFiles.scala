@@ -4,6 +4,7 @@ import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, GetStructField, InputFileName}
 import org.apache.spark.sql.catalyst.plans.logical.{CTERelationDef, CTERelationRef, LogicalPlan, Project, Union}
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
 import org.apache.spark.sql.classic
 import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
 import org.apache.spark.sql.connector.read.ScanBuilder
@@ -33,6 +34,7 @@ object InputFiles extends Rule[LogicalPlan] {
     val combined = node.collect { case several if several.children.size > 1 => several }
     leaves.nonEmpty && combined.forall(_.isInstanceOf[Union]) && leaves.forall {
       case relation: DataSourceV2Relation => IndexTables.unapply(relation.table).nonEmpty
+      case stream: StreamingRelationV2 => IndexTables.unapply(stream.table).nonEmpty
       case reference: CTERelationRef if !above(reference.cteId) => definitions.get(reference.cteId).exists(definition =>
         isOverTables(definition.child, definitions, above + reference.cteId))
       case _ => false

@@ -114,6 +114,21 @@ def test_available_now_ends_at_its_version_and_once_ignores_limits(path: Path) -
     assert source.backlog(source.end()) == type(source.backlog(end))()
 
 
+def test_available_now_reads_the_version_that_it_starts_with(path: Path) -> None:
+    """A version that is committed after the last one was looked up, and before the start is."""
+    append(path, 1, 2)
+    source = stream(path, maxFilesPerTrigger=2)
+    until = source.end().version - 1
+    append(path, 3)
+    start = source.start(None)
+    first = source.latest(start, until=until)
+    second = source.latest(first, until=until)
+    assert sorted(ids(source, start, first)) == [1, 2]
+    assert ids(source, first, second) == [3]
+    append(path, 4)
+    assert source.latest(second, until=until) == second
+
+
 def test_merges_and_checkpoints_produce_nothing(path: Path) -> None:
     append(path, 1)
     append(path, 1)

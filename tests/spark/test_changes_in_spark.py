@@ -1,6 +1,7 @@
 """Changes of a table in Spark: options of a read, the table function, and the same rows as in Python."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +56,17 @@ def test_options_of_a_read_choose_the_versions(spark: SparkSession, path: str) -
     second = stamps[2].strftime("%Y-%m-%d %H:%M:%S.%f")
     found = read(spark, startingTimestamp=second, endingTimestamp=second).load(path)
     assert shown(found) == [(2, "insert", 3)]
+
+
+def test_changes_until_a_time_have_the_columns_of_that_time(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    table = indextables.write(path, [{"id": 1}])
+    until = table.history()["timestamp"][0].as_py().strftime("%Y-%m-%d %H:%M:%S.%f")
+    indextables.write(path, [{"id": 2, "more": "x"}], options={"mergeSchema": True})
+    frame = read(spark, startingVersion=0).option("endingTimestamp", until).load(path)
+    assert frame.columns[0] == "id"
+    assert "more" not in frame.columns
+    assert shown(frame) == [(1, "insert", 1)]
 
 
 def test_filters_searches_and_aggregates_are_pushed(spark: SparkSession, path: str, named: str) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 import indextables
+from indextables.errors import SchemaError
 from indextables.functions import match_queries
 
 TEXT = {"indexing.typemap.text": "text"}
@@ -114,6 +115,10 @@ def test_filters_and_searches_are_answered_by_the_index(
         "SELECT id, text INDEXQUERY 'blue' AS is_blue FROM rows_of_stream WHERE indexqueryall('0 OR 1 OR 2')"
     )
     assert Query(both, tmp_path / "b").run() == [[(0, True), (1, False), (2, True)]]
+    named = frame.where("id = 5").selectExpr("input_file_name()", "_metadata.file_path")
+    (((name, file_path),),) = Query(named, tmp_path / "d").run()
+    assert name == file_path
+    assert name.endswith(".split")
     twice = frame.where("text INDEXQUERY 'red'").select("id").union(frame.where("id = 0").select("id"))
     assert Query(twice, tmp_path / "c").run() == [[(0,), (1,), (3,), (5,)]], "one stream, two conditions"
     counted = frame.where("text INDEXQUERY 'blue'").groupBy().count()
@@ -223,6 +228,7 @@ def test_options_that_have_no_effect_on_a_stream_are_refused(
         ({"endingVersion": "1"}, "belongs to reads of changes in Spark"),
         ({"maxFilesPerTrigger": "0"}, "of at least 1"),
         ({"startingVersion": "9"}, "cannot start at version 9"),
+        ({"startingTimestamp": "2999-01-01"}, "which is in the future"),
         ({"txn.appId": "x"}, "belongs to writes"),
     ):
         with pytest.raises(PySparkException, match=problem):
@@ -246,3 +252,5 @@ def test_standing_queries_run_on_streams_and_on_other_rows(
     assert rows[0].day == "a"
     with pytest.raises(PySparkException, match="the standing query 'bad' cannot be evaluated"):
         match_queries(spark.range(1).selectExpr("'x' AS text"), {"bad": "(("}).collect()
+    with pytest.raises(SchemaError, match="there is a column _matching_queries already"):
+        match_queries(matched, saved)

@@ -225,6 +225,9 @@ class TableStream:
         files = None if unlimited else self._options.get(streaming.MAX_FILES)
         size = None if unlimited else self._options.get(streaming.MAX_BYTES)
         versions = None if unlimited else self._options.get(streaming.MAX_VERSIONS)
+        if start.initial and until is not None:
+            # The table may have got a version between the call that asked for the last one and the start.
+            until = max(until, start.version)
         end = start
         count = total_size = 0
         try:

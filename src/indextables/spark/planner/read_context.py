@@ -4,6 +4,7 @@ The operations `stream_start` and `stream_latest`, too.
 """
 
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -13,7 +14,7 @@ import pyarrow as pa
 from indextables.cache import Cache
 from indextables.errors import OptionError, PredicateError, SchemaError
 from indextables.log.snapshot import Snapshot
-from indextables.options import Options
+from indextables.options import Options, streaming
 from indextables.predicate import Column, In, Predicate, Search, SearchKind
 from indextables.predicate.tree import resolve
 from indextables.read import Bucket, DateHistogram, Histogram, RangeBuckets
@@ -29,6 +30,7 @@ from indextables.spark.planner.tables import (
     locate_table,
     pinned_snapshot,
     starting_version,
+    timestamp_ms,
 )
 
 ALL_FIELDS = "_indexall"
@@ -233,7 +235,19 @@ def _streamed_table(request: Request) -> TableLocation:
 
 
 def start_of(table: TableLocation) -> Offset:
-    """The offset at which a new stream starts, by its options."""
+    """The offset at which a new stream starts, by its options.
+
+    Raises:
+        OptionError: the time at which it starts is in the future, or the table has no such version.
+    """
+    moment = table.options.get(streaming.STARTING_TIMESTAMP)
+    now_ms = time.time_ns() // 1_000_000
+    # Versions that are committed before that time would be read.
+    if moment is not None and timestamp_ms(streaming.STARTING_TIMESTAMP.key, moment, table.zone) > now_ms:
+        raise OptionError(
+            f"startingTimestamp is '{moment}', which is in the future; give an earlier time, or "
+            "startingVersion=latest to read the versions that are committed from now on"
+        )
     return TableStream(table.log, table.options).start(starting_version(table, table.log.snapshot()))
 
 

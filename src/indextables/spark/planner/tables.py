@@ -83,7 +83,7 @@ class TableLocation:
         if not self.options.get(streaming.READ_CHANGES):
             snapshot = self.log.snapshot(version=self.version, timestamp=self.timestamp_ms)
             return snapshot.version, snapshot.metadata
-        end = self.log.snapshot(version=self.options.get(streaming.ENDING_VERSION))
+        end = self._last_of_changes()
         return end.version, change_metadata(end.metadata, end.url)
 
     def check_batch(self) -> None:
@@ -102,6 +102,17 @@ class TableLocation:
                     "read changes, or use versionAsOf to read an earlier version"
                 )
 
+    def _last_of_changes(self) -> Snapshot:
+        """The last version whose changes are read, by the options."""
+        last, log = self.options.get(streaming.ENDING_VERSION), self.log
+        moment = self.options.get(streaming.ENDING_TIMESTAMP)
+        if moment is None:
+            return log.snapshot(version=last)
+        if last is not None:
+            raise OptionError("give endingVersion or endingTimestamp, not both")
+        milliseconds = timestamp_ms(streaming.ENDING_TIMESTAMP.key, moment, self.zone)
+        return log.snapshot(version=log.version_after(milliseconds) - 1)
+
     def _changes(self, version: int | None) -> Snapshot:
         log = self.log
         if self.version is not None or self.timestamp_ms is not None:
@@ -109,13 +120,7 @@ class TableLocation:
                 "readChanges reads a range of versions; give startingVersion and endingVersion instead of "
                 "versionAsOf and timestampAsOf"
             )
-        last = self.options.get(streaming.ENDING_VERSION) if version is None else version
-        moment = self.options.get(streaming.ENDING_TIMESTAMP)
-        if last is not None and moment is not None and version is None:
-            raise OptionError("give endingVersion or endingTimestamp, not both")
-        if last is None and moment is not None:
-            last = log.version_after(timestamp_ms(streaming.ENDING_TIMESTAMP.key, moment, self.zone)) - 1
-        end = log.snapshot(version=last)
+        end = self._last_of_changes() if version is None else log.snapshot(version=version)
         first = starting_version(self, end)
         if first is None:
             raise OptionError(
