@@ -69,6 +69,31 @@ def test_changes_until_a_time_have_the_columns_of_that_time(spark: SparkSession,
     assert shown(frame) == [(1, "insert", 1)]
 
 
+def test_rows_that_a_range_inserts_and_deletes_have_both_changes(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    for n in range(3):
+        mode = "overwrite" if n == 2 else "append"
+        indextables.write(
+            path, [{"id": n, "text": "red row"}], mode=mode, options={"indexing.typemap.text": "text"}
+        )
+    deletes = [(3, "delete", 0), (3, "delete", 1)]
+    expected = [(1, "insert", 0), (2, "insert", 1), *deletes, (3, "insert", 2)]
+    frame = read(spark, startingVersion=0).load(path)
+    for _ in range(2):
+        assert shown(frame) == expected
+        assert shown(frame.where("text INDEXQUERY 'red' AND _change_type = 'delete'")) == deletes
+        # A condition that only rows can answer: it is evaluated in tasks.
+        assert shown(frame.where("reverse(_change_type) = 'eteled'")) == deletes
+        assert shown(frame.where("reverse(text) = 'wor der'")) == expected
+    stream = spark.readStream.format("indextables").option("readChanges", "true").option("startingVersion", 0)
+    came: list[Any] = []
+    for condition in ("TRUE", "_change_type = 'delete'"):
+        rows = stream.load(path).where(condition)
+        writer = rows.writeStream.foreachBatch(lambda batch, _: came.append(shown(batch)))
+        assert writer.trigger(availableNow=True).start().awaitTermination(120)
+    assert [batch for batch in came if batch] == [expected, deletes]
+
+
 def test_filters_searches_and_aggregates_are_pushed(spark: SparkSession, path: str, named: str) -> None:
     frame = read(spark, startingVersion=0).load(path)
     where = "text INDEXQUERY 'red' AND _change_type = 'insert'"

@@ -532,6 +532,8 @@ class _WholePlan:
     own: Rows
     keys: Keys
     refs: list[SplitRef]
+    # Changes list a split that was inserted and deleted twice, each time with other partition values.
+    has_distinct_paths: bool
 
 
 _plans: Cache[tuple[CacheScope, SnapshotKey], _WholePlan] = Cache(16)
@@ -549,7 +551,8 @@ def _whole_plan(snapshot: Snapshot, listed: pa.Table) -> _WholePlan | None:
             refs = _refs(listed, own, snapshot.schema, snapshot.partition_columns)
         except SchemaError:
             return None  # of a partition that the query need not read
-        plan = _WholePlan(ref(listed), mappings, own, split_keys(listed), refs)
+        distinct = len({each.path for each in refs}) == len(refs)
+        plan = _WholePlan(ref(listed), mappings, own, split_keys(listed), refs, distinct)
         _plans.put(key, plan)
     return plan
 
@@ -558,7 +561,7 @@ def _plan_with(snapshot: Snapshot, files: pa.Table) -> tuple[_WholePlan | None, 
     """The plan of all splits, if it is in the cache and has these, and the rows of these."""
     plan, none = _plans.get((snapshot.log.cache_scope, snapshot.key)), np.arange(files.num_rows)
     listed = None if plan is None else plan.listed()
-    if listed is None or not files.num_rows:
+    if plan is None or listed is None or not files.num_rows or not plan.has_distinct_paths:
         return None, none
     rows = pc.index_in(files["path"], value_set=listed["path"].combine_chunks()).combine_chunks()
     return (None, none) if rows.null_count else (plan, rows.to_numpy().astype(np.int64))
