@@ -124,6 +124,14 @@ def test_every_width_of_number_is_compared(type_: Any) -> None:
     assert answers(In(A, (pa.scalar(2), pa.scalar(7))), a=values) == [False, True, None]
 
 
+def test_a_decimal_is_compared_as_the_nearest_double() -> None:
+    # The numbers between two doubles; the second is nearer to the larger one by its 32nd digit.
+    texts = ["9007199254740993.0000000000000000", "9007199254740993.0000000000000001"]
+    values = pa.array(map(Decimal, texts), pa.decimal128(38, 16))
+    assert answers(Compare(Op.EQ, A, pa.scalar(9007199254740992.0)), a=values) == [True, False]
+    assert answers(Compare(Op.EQ, A, pa.scalar(9007199254740994.0)), a=values) == [False, True]
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_every_unit_of_time_is_compared_exactly(unit: str) -> None:
     values = pa.array([0, 1, 2, None], pa.int64()).cast(pa.timestamp("s")).cast(pa.timestamp(unit))

@@ -263,6 +263,12 @@ def test_decimals_are_summed_exactly_in_sparks_types(tmp_path: Path) -> None:
     ]
 
 
+def test_a_sum_of_38_digits_fits(tmp_path: Path) -> None:
+    most = decimal.Decimal("9" * 38)
+    table = table_of(tmp_path, {"d": pa.array([most, None], pa.decimal128(38, 0))})
+    assert answer(table, [Aggregate(Function.SUM, "d")]).to_pylist() == [{"sum(d)": most}]
+
+
 def test_nan_is_the_greatest_and_one_group(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"f": [1.0, math.nan, math.inf, -0.0, 0.0]}, splits=2)
     found = answer(

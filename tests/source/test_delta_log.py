@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import zlib
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,17 @@ def test_an_unknown_feature_is_refused_by_name(
         open_source("delta", str(tmp_path))
     assert feature in raised.value.feature
     assert ids(open_source("delta", str(tmp_path), version=0)) == list(range(10))
+
+
+def test_partition_values_of_decimals_have_all_their_digits(tmp_path: Path) -> None:
+    texts = ["12345678901234567890.0123456789", "9999999999999999999999999999.9999999999", "1.5"]
+    values = pa.array([*map(Decimal, texts), None], pa.decimal128(38, 10))
+    deltalake.write_deltalake(str(tmp_path), pa.table({"id": [0, 1, 2, 3], "p": values}), partition_by=["p"])
+    snapshot = open_source("delta", str(tmp_path))
+    rows = [
+        row for file in snapshot.files for b in SourceReader(snapshot).read(file) for row in b.to_pylist()
+    ]
+    assert {row["id"]: row["p"] for row in rows} == dict(enumerate(values.to_pylist()))
 
 
 @pytest.mark.parametrize("path", ["../secret.parquet", "a/../../secret.parquet", "%2e%2e/secret.parquet"])

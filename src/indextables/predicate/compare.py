@@ -225,7 +225,8 @@ def _number_bounds(type_: pa.DataType, literal: pa.Scalar) -> _Bounds:
 
 
 def _as_double(whole: int, scale: int) -> float:
-    return float(Decimal(whole).scaleb(-scale)) if scale else float(whole)
+    # Decimals that are made of text are not rounded to the digits of the context.
+    return float(Decimal(f"{whole}E{-scale}")) if scale else float(whole)
 
 
 def _first_where(lowest: int, highest: int, reached: Callable[[int], bool]) -> int:

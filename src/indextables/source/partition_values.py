@@ -6,7 +6,7 @@ Partition columns in the names of folders, `year=2024/team=a%2Fb`, are inferred 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -26,6 +26,8 @@ _INT, _LONG = 1 << 31, 1 << 63
 _NULL, _STRING, _DOUBLE_TYPE = pa.null(), pa.string(), pa.float64()
 _INTEGER_DIGITS = {pa.int32(): 10, pa.int64(): 20}
 _BOOLEANS = {"true": True, "false": False}
+# The default context has 28 digits, decimals up to 38.
+_WIDE = Context(prec=80, rounding=ROUND_HALF_UP)
 
 
 class PartitionSpec(NamedTuple):
@@ -228,7 +230,7 @@ def _parsed(text: str, kind: pa.DataType, zone: str) -> Any:  # noqa: ANN401 - o
         case TypeKind.FLOAT:
             value = float(text)
         case TypeKind.DECIMAL:
-            value = Decimal(text).quantize(Decimal(1).scaleb(-kind.scale))
+            value = Decimal(text).quantize(Decimal(1).scaleb(-kind.scale), context=_WIDE)
         case TypeKind.DATE:
             value = parse_date(text)
         case TypeKind.TIMESTAMP:

@@ -240,8 +240,9 @@ def _sum(sums: pa.ChunkedArray, aggregate: Aggregate, result: pa.DataType) -> pa
     limits = _LONG if is_whole else (1 - 10**result.precision, 10**result.precision - 1)
     scale = 0 if is_whole else result.scale
     values = sums.to_pylist()
+    wide = decimal.Context(prec=80)
     for value in values:
-        if value is not None and not limits[0] <= value.scaleb(scale) <= limits[1]:
+        if value is not None and not limits[0] <= value.scaleb(scale, wide) <= limits[1]:
             raise PredicateError(
                 f"the sum of '{aggregate.column}' does not fit into {result}; "
                 "cast the column to a wider decimal, or to double"
