@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from indextables.errors import CorruptLogError, StoreError, VersionNotFoundError
+from indextables.log import retention
+from indextables.log.format import checkpoint_files
 from indextables.log.retention import HOUR_MS, Retention, stream_retention
 from indextables.log.snapshot_cache import invalidate
 from indextables.log.transaction_log import TransactionLog
@@ -371,6 +373,34 @@ def test_a_state_written_while_cleaning_keeps_its_manifests(tmp_path: Path) -> N
     cleaner(store, options).clean()
     assert done
     history.check(range(12, 13))
+
+
+def test_a_json_checkpoint_written_while_cleaning_keeps_its_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer was slow, so that the parts are old, and no checkpoint named them."""
+    monkeypatch.setattr(checkpoint_files, "ACTIONS_PER_PART", 3)
+    log = a_table(str(tmp_path / "t"), {"state.format": "json"})
+    append(log, "a.split", "b.split")
+    log.checkpoint()
+    folder = tmp_path / "t/_transaction_log"
+    named = folder / f"{1:020d}.checkpoint.json"
+    data = named.read_bytes()
+    named.unlink()
+    (folder / "_last_checkpoint").unlink()
+    parts = sorted(folder.glob("*.checkpoint.*.*.json"))
+    for part in parts:
+        aged(part, 2)
+    cleaning = cleaner(str(tmp_path / "t"), {"state.format": "json"})
+    expired = cleaning.expired_files()
+    assert {part.name for part in parts} <= set(expired.led_to)
+    named.write_bytes(data)
+    retention.delete(cleaning._loader, expired)
+    assert sorted(folder.glob("*.checkpoint.*.*.json")) == parts
+    invalidate()
+    for version in (0, 1):
+        (folder / f"{version:020d}.json").unlink()
+    assert paths_of(a_log(str(tmp_path / "t")).snapshot()) == ["a.split", "b.split"]
 
 
 def test_two_cleaners_at_once_do_no_harm(tmp_path: Path) -> None:

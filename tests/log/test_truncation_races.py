@@ -16,6 +16,7 @@ from indextables.errors import (
     StateExpiredError,
     VersionNotFoundError,
 )
+from indextables.log.format import checkpoint_files
 from indextables.log.format.checkpoint_files import Pointer
 from indextables.log.format.names import version_file
 from indextables.log.snapshot_cache import invalidate
@@ -239,6 +240,68 @@ def test_a_truncation_does_not_rely_on_a_state_that_its_writer_may_take_back(
     with suppress(StateExpiredError):
         a_log(store).checkpoint(compact=False)
     assert fresh(tmp_path / "t") == expected
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_a_truncation_does_not_rely_on_a_base_of_another_writer_that_the_pointer_does_not_name(
+    store: WatchedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """It appears while the truncation writes one; its manifests or parts are old, and about to be deleted."""
+    monkeypatch.setattr(checkpoint_files, "ACTIONS_PER_PART", 3)
+    options = {"state.format": form}
+    append(a_table(str(tmp_path / "t")), "a.split")
+    folder = tmp_path / "t/_transaction_log"
+    old: list[Path] = []
+
+    def after(operation: str, path: str, answer: Any) -> Any:
+        if operation == "list" and not old:
+            store.watch.after = Watch().after
+            a_log(str(tmp_path / "t"), options).checkpoint()
+            (folder / "_last_checkpoint").unlink()  # its writer has not come so far
+            old.extend((*folder.glob("manifests/*"), *folder.glob("*.checkpoint.*.*.json")))
+            invalidate()
+        return answer
+
+    truncating = a_log(store, options)
+    store.watch.after = after
+    version, _ = truncating.truncate()
+    assert version == 2
+    assert old
+    for path in old:
+        path.unlink(missing_ok=True)
+    assert fresh(tmp_path / "t") == ["a.split"]
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_a_truncation_relies_on_a_base_of_another_writer_that_the_pointer_names(
+    store: WatchedStore, tmp_path: Path, form: str
+) -> None:
+    options = {"state.format": form}
+    append(a_table(str(tmp_path / "t")), "a.split")
+    done: list[str] = []
+
+    def after(operation: str, path: str, answer: Any) -> Any:
+        if operation == "list" and not done:
+            done.append(path)
+            a_log(str(tmp_path / "t"), options).checkpoint()
+        return answer
+
+    truncating = a_log(store, options)
+    store.watch.after = after
+    assert truncating.truncate()[0] == 1
+    assert truncating.truncate()[0] == 1
+    assert done
+    assert fresh(tmp_path / "t") == ["a.split"]
+
+
+def test_a_truncation_replaces_a_damaged_json_checkpoint_that_the_pointer_names(tmp_path: Path) -> None:
+    log = a_table(str(tmp_path / "t"), {"state.format": "json"})
+    append(log, "a.split")
+    log.checkpoint()
+    (tmp_path / f"t/_transaction_log/{1:020d}.checkpoint.json").write_bytes(b"\x01\x01garbage")
+    invalidate()
+    assert a_log(str(tmp_path / "t"), {"state.format": "json"}).truncate()[0] == 2
+    assert fresh(tmp_path / "t") == ["a.split"]
 
 
 def test_a_checkpoint_of_a_table_that_was_deleted_leaves_the_state_of_the_next_one(

@@ -253,9 +253,12 @@ def delete(loader: Loader, files: ExpiredFiles) -> int:
     if any(there.get(path, stamp) != stamp for path, stamp in files.stamps.items()):
         return 0
     deleted = loader.log.delete(files.leading)
-    needed = _referenced(loader, full_listing(loader.log), ())
+    remaining = full_listing(loader.log)
+    needed = _referenced(loader, remaining, ())
     if needed is None:
         return deleted
+    # A JSON checkpoint may have appeared since its parts were taken for those of a writer that died.
+    needed |= {part.path for v, part in remaining.checkpoint_parts if v in remaining.checkpoints}
     return deleted + loader.log.delete(path for path in files.led_to if path not in needed)
 
 

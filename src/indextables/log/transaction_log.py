@@ -415,22 +415,34 @@ class TransactionLog:
             self._newest()
 
     def _is_confirmed(self, snapshot: Snapshot) -> bool:
-        """Whether the state at a snapshot is final, so that earlier files may be deleted.
+        """Whether the base at a snapshot is final, so that earlier files may be deleted.
 
-        A writer may delete its state shortly after creating it. A state that the pointer names was checked
-        after it became visible; a JSON checkpoint of the same version that the pointer names is enough, too.
+        A writer may delete its state shortly after creating it, and cleaning its manifests, or the parts of
+        its JSON checkpoint. What the pointer names was checked after it became visible; a JSON checkpoint of
+        the same version that the pointer names is enough for a state, too.
         """
         pointer = read_pointer(self._loader.log)
         if pointer is None or pointer.version != snapshot.version:
             return False
         if not pointer.is_state:
-            self._loader.checkpoint_actions(snapshot.version)
+            try:
+                self._loader.checkpoint_actions(snapshot.version)
+            except CorruptLogError:
+                return False
+            if snapshot.base.version == snapshot.version and snapshot.base.state is None:
+                return True
         return _is_self_contained(snapshot) and self._is_complete(snapshot)
 
     def _checkpoint_at_least(self, snapshot: Snapshot) -> int:
-        """The version of a complete state that is not older than a snapshot."""
+        """The version of a complete, final state that is not older than a snapshot."""
         state = self._write_state(snapshot, compact=True)
-        return state.version if state.written else self.checkpoint().version
+        while not state.written:
+            # Another writer created it first, and may not have checked it yet.
+            newest, _ = self._read_newest()
+            if self._is_confirmed(newest):
+                return newest.version
+            state = self._write_state(self._commit_empty(newest), compact=True)
+        return state.version
 
     # --- within ----------------------------------------------------------------------------------
 
