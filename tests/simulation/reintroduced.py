@@ -163,7 +163,7 @@ def compacted_states_are_not_checked(patch: Patch) -> None:
     patch.setattr(checkpoint, "_check_state", check)
 
 
-@_bug("slow-checkpoint", 7633)
+@_bug("slow-checkpoint", 235)
 def states_may_appear_long_after_their_manifests(patch: Patch) -> None:
     """A state appears hours after its manifests were written: a purge may be about to delete them as orphans."""
     patch.setattr(checkpoint, "MAX_CHECKPOINT_MS", 1 << 60)

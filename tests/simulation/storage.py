@@ -226,6 +226,8 @@ def _kind_of_call(call: str, key: str) -> str:
         return " version"
     if call == "create" and key.endswith("_manifest.avro"):
         return " state"
+    if call == "delete" and "/manifests/" in key:
+        return " manifests"
     return " pointer" if call == "put" and key.endswith("/_last_checkpoint") else ""
 
 
