@@ -1,6 +1,8 @@
 """What the pages say is true: examples run, JSON decodes, cited headings and files exist."""
 
+import doctest
 import re
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -113,6 +115,18 @@ def test_every_example_on_a_page_is_run_by_a_test() -> None:
     for language, run in RUN.items():
         shown = {str(page.relative_to(ROOT)) for page in pages if f"\n```{language}\n" in page.read_text()}
         assert shown == run, language
+
+
+def test_examples_in_docstrings_run_and_return_what_they_show() -> None:
+    source = ROOT / "src"
+    attempted = 0
+    for path in sorted((source / "indextables").rglob("*.py")):
+        if ">>> " in path.read_text("utf-8"):
+            name = ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+            found = doctest.testmod(import_module(name))
+            assert not found.failed, name
+            attempted += found.attempted
+    assert attempted > 100
 
 
 def test_the_page_on_sql_tells_every_figure_of_a_scan() -> None:

@@ -436,9 +436,9 @@ Range = tuple[int, int]
 def merge_ranges(ranges: Sequence[Range]) -> list[Range]:
     """Merge ranges with a gap of at most 64 KiB, or 1 MiB if there are many ranges.
 
-    >>> merged([(10, 20), (5_000_000, 5_000_010), (0, 5), (15, 30)])
+    >>> merge_ranges([(10, 20), (5_000_000, 5_000_010), (0, 5), (15, 30)])
     [(0, 30), (5000000, 5000010)]
-    >>> merged([(at, at + 10) for at in range(0, 10_000_000, 500_000)])
+    >>> merge_ranges([(at, at + 10) for at in range(0, 10_000_000, 500_000)])
     [(0, 9500010)]
     """
     few = _merge(ranges, _SMALL_GAP_BYTES)
@@ -458,7 +458,7 @@ def _merge(ranges: Sequence[Range], gap: int) -> list[Range]:
 def cut_ranges(ranges: Sequence[Range], fetched: Sequence[Range], parts: Sequence[memoryview]) -> list[bytes]:
     """Cut each range out of the merged ones that were fetched; truncated where these are.
 
-    >>> cut([(2, 4), (0, 1)], [(0, 4)], [memoryview(b"abcd")])
+    >>> cut_ranges([(2, 4), (0, 1)], [(0, 4)], [memoryview(b"abcd")])
     [b'cd', b'a']
     """
     cuts: dict[Range, bytes] = {}

@@ -311,7 +311,7 @@ _UNESCAPED_NAME = r"(^|/)part-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.split$"
 def unescape(text: str) -> str:
     """The value that the original escaped as this text.
 
-    >>> unescaped("eu%20west"), unescaped("50%"), unescaped("100%25")
+    >>> unescape("eu%20west"), unescape("50%"), unescape("100%25")
     ('eu west', '50%', '100%25')
     """
     return _ESCAPE.sub(lambda escape: _CHARACTERS[escape[0]], text)
