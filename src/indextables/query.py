@@ -9,11 +9,22 @@ Query('(timeout OR "connection refused"~2) AND NOT level:debug')
 """
 
 from collections.abc import Iterable
-from datetime import date
-from typing import Self
+from datetime import date, time
+from ipaddress import IPv4Address, IPv6Address
+from numbers import Number
+from typing import Any, Self
+from uuid import UUID
 
 from indextables.errors import QuerySyntaxError
-from indextables.predicate.query_language import combined, parse_query, split_path, to_text
+from indextables.predicate.query_language import (
+    MAX_DEPTH,
+    combined,
+    depth_of,
+    needs_parentheses,
+    parse_query,
+    split_path,
+    to_text,
+)
 from indextables.predicate.query_tree import (
     AllDocs,
     AllOf,
@@ -31,6 +42,7 @@ from indextables.predicate.query_tree import (
     Regex,
     Term,
 )
+from indextables.records import dataclass
 
 __all__ = [
     "Query",
@@ -48,6 +60,16 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """What a query means: long queries are combined again and again without being parsed again."""
+
+    node: QueryNode
+    # With every operator spelled out, and how deep that is nested.
+    text: str
+    depth: int
+
+
 class Query(str):
     """A query. `&`, `|` and `~` combine queries, and texts of the query language beside one.
 
@@ -58,12 +80,19 @@ class Query(str):
     Query('(timeout OR refused) AND NOT debug')
     """
 
-    __slots__ = ()
+    __slots__ = ("_parsed",)
+    _parsed: _Parsed
 
     def __new__(cls, text: str) -> Self:
         """A query of a text of the query language."""
-        parse_query(text)
-        return super().__new__(cls, text)
+        node = parse_query(text)
+        query = super().__new__(cls, text)
+        query._parsed = _Parsed(node, to_text(node), depth_of(node))
+        return query
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the text alone."""
+        return type(self), (str(self),)
 
     def __and__(self, other: str) -> "Query":
         """Rows that both match."""
@@ -83,11 +112,13 @@ class Query(str):
 
     def __invert__(self) -> "Query":
         """Rows that it does not match."""
-        return _query(Negation(parse_query(self)))
+        return _query(Negation(self._parsed.node))
 
     def boost(self, factor: float) -> "Query":
         """The same rows, with their score for this part multiplied."""
-        return _query(Boost(parse_query(self), float(factor)))
+        if not isinstance(factor, int | float):
+            raise QuerySyntaxError(f"the factor of a boost is a number, not {_described(factor)}")
+        return _query(Boost(self._parsed.node, float(factor)))
 
     def __repr__(self) -> str:
         """The text, as Python writes it."""
@@ -111,22 +142,22 @@ def phrase(words: str, *, slop: int = 0, prefix: bool = False, field: str | None
         prefix: whether the last word is the beginning of one; not together with `slop`.
         field: the field; by default that of the search.
     """
-    return _query(Phrase(words, slop, prefix, _path(field)))
+    return _query(Phrase(_text(words), _whole("slop", slop), prefix, _path(field)))
 
 
 def prefix(beginning: str, *, field: str | None = None) -> Query:
     """Rows with a word that begins so."""
-    return _query(Prefix(beginning, _path(field)))
+    return _query(Prefix(_text(beginning), _path(field)))
 
 
 def fuzzy(word: str, *, distance: int = 1, field: str | None = None) -> Query:
     """Rows with a word that is one or two edits away."""
-    return _query(Fuzzy(word, distance, _path(field)))
+    return _query(Fuzzy(_text(word), _whole("distance", distance), _path(field)))
 
 
 def regex(pattern: str, *, field: str | None = None) -> Query:
     """Rows with a word that a regular expression matches as a whole."""
-    return _query(Regex(pattern, _path(field)))
+    return _query(Regex(_text(pattern), _path(field)))
 
 
 def between(
@@ -141,6 +172,10 @@ def between(
     >>> between(500, field="status")
     Query('status:["500" TO *]')
     """
+    if not isinstance(inclusive, tuple | list) or [type(each) for each in inclusive] != [bool, bool]:
+        raise QuerySyntaxError(
+            "inclusive says for the lower and the upper bound whether it belongs to the range: (True, False)"
+        )
     if lower is None and upper is None:
         return everything() if field is None else exists(field)
     bounds = [None if bound is None else _text(bound) for bound in (lower, upper)]
@@ -150,12 +185,16 @@ def between(
 
 def one_of(values: Iterable[object], *, field: str | None = None) -> Query:
     """Rows with one of the values."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise QuerySyntaxError(
+            f"one_of takes a list of values, not {_described(values)}; for one, use term()"
+        )
     return _query(InSet(tuple(map(_text, values)), _path(field)))
 
 
 def exists(field: str) -> Query:
     """Rows with a value in a field."""
-    return _query(Exists(split_path(field)))
+    return _query(Exists(_field(field)))
 
 
 def everything() -> Query:
@@ -165,36 +204,85 @@ def everything() -> Query:
 
 def all_of(*queries: str) -> Query:
     """Rows that all of the queries match."""
-    return _query(combined(AllOf, _parts(queries)))
+    return _combination(AllOf, " AND ", queries)
 
 
 def any_of(*queries: str) -> Query:
     """Rows that one of the queries matches, at least."""
-    return _query(combined(AnyOf, _parts(queries)))
+    return _combination(AnyOf, " OR ", queries)
 
 
-def _parts(queries: Iterable[str]) -> list[QueryNode]:
-    parts = [parse_query(query) for query in queries]
+def _combination(kind: type[AllOf] | type[AnyOf], operator: str, queries: Iterable[str]) -> Query:
+    parts = [_parsed(query) for query in queries]
     if not parts:
         raise QuerySyntaxError("there is no query to combine; give one at least")
-    return parts
+    node = combined(kind, [part.node for part in parts])
+    texts, depth = [], 0
+    for part in parts:
+        inside = len(parts) > 1 and needs_parentheses(part.node, kind)
+        texts.append(f"({part.text})" if inside else part.text)
+        depth = max(depth, part.depth + inside)
+    if depth > MAX_DEPTH:
+        raise QuerySyntaxError(f"the query is nested more than {MAX_DEPTH} deep")
+    text = operator.join(texts)
+    query = str.__new__(Query, text)
+    query._parsed = _Parsed(node, text, depth)  # noqa: SLF001 - the class is of this module
+    return query
 
 
 def _query(node: QueryNode) -> Query:
     text = to_text(node)
-    if parse_query(text) != node:
+    query = Query(text)
+    if _parsed(query).node != node:
         raise QuerySyntaxError(
             f"{text} would be another query: a word or value is empty, or a pattern; use phrase() for it"
         )
-    return Query(text)
+    return query
+
+
+def _parsed(query: str) -> _Parsed:
+    if not isinstance(query, Query):
+        query = Query(query)
+    return query._parsed  # noqa: SLF001 - the class is of this module
 
 
 def _path(field: str | None) -> FieldPath | None:
-    return None if field is None else split_path(field)
+    return None if field is None else _field(field)
+
+
+def _field(field: str) -> FieldPath:
+    if not isinstance(field, str):
+        raise QuerySyntaxError(f"a field is the name of a column, not {_described(field)}")
+    return split_path(field)
+
+
+def _whole(name: str, value: int) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise QuerySyntaxError(f"{name} is a whole number, not {_described(value)}")
+    return value
 
 
 def _text(value: object) -> str:
     """A value as queries write it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value.isoformat() if isinstance(value, date) else str(value)
+    match value:
+        case str():
+            return str.__str__(value)  # of an enumeration of texts the text
+        case bool():
+            return str(value).lower()
+        case date() | time():
+            return value.isoformat()
+        case Number() | UUID() | IPv4Address() | IPv6Address():
+            return str(value)
+        case _ if getattr(value, "shape", None) == ():  # a value of NumPy
+            return str(value).lower() if type(value).__name__.startswith("bool") else str(value)
+    missing = "; ~exists(field) finds rows without a value" if value is None else ""
+    raise QuerySyntaxError(
+        "a value of a query is a text, number, boolean, date, time, UUID or address, "
+        f"not {_described(value)}{missing}"
+    )
+
+
+def _described(value: object) -> str:
+    return (
+        "None" if value is None else f"{value!r}" if isinstance(value, int) else f"a {type(value).__name__}"
+    )

@@ -43,7 +43,7 @@ MARKS = frozenset("\\:^*?~")
 LEADING = frozenset("+-/<>")
 
 _EDITS = re.compile(r"~([0-9]*)(?=[\s)\]}^]|$)")
-_MAX_DEPTH = 100
+MAX_DEPTH = 100
 _FACTOR = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _NUMBER = re.compile(r"[0-9]+")
 _OPERATOR = re.compile(r"(?:AND|OR|NOT|&&|\|\|)(?=[\s()\"]|$)")
@@ -152,6 +152,8 @@ def parse_query(text: str) -> QueryNode:
     AllOf(parts=(Term(text='timeout', field=None, position=0), Negation(part=Term(text='debug', \
 field=None, position=9), position=8)), position=0)
     """
+    if not isinstance(text, str):
+        raise QuerySyntaxError(f"a query is a text, not a value of type {type(text).__name__}")
     return _Parser(text).query()
 
 
@@ -283,8 +285,8 @@ class _Parser:
 
     def deeper(self) -> None:
         self.depth += 1
-        if self.depth > _MAX_DEPTH:
-            self.fail(f"the query is nested more than {_MAX_DEPTH} deep")
+        if self.depth > MAX_DEPTH:
+            self.fail(f"the query is nested more than {MAX_DEPTH} deep")
 
     def boosted(self, node: QueryNode) -> QueryNode:
         if self.peek() == "^":
@@ -543,6 +545,24 @@ def to_text(query: QueryNode) -> str:
             return f"{_within(part, AnyOf, AllOf, Negation, Boost)}^{factor!r}"
         case _:
             return _leaf(query)
+
+
+def needs_parentheses(part: QueryNode, within: type[AllOf] | type[AnyOf]) -> bool:
+    """Whether a part of a combination is written in parentheses; one of the same kind becomes part of it."""
+    return within is AllOf and isinstance(part, AnyOf)
+
+
+def depth_of(query: QueryNode) -> int:
+    """How deep the text of a query is nested, in parentheses and NOT."""
+    match query:
+        case AnyOf(parts) | AllOf(parts):
+            return max(depth_of(part) + needs_parentheses(part, type(query)) for part in parts)
+        case Negation(part):
+            return depth_of(part) + 1 + isinstance(part, AnyOf | AllOf)
+        case Boost(part):
+            return depth_of(part) + isinstance(part, AnyOf | AllOf | Negation | Boost)
+        case _:
+            return 0
 
 
 def _within(part: QueryNode, *looser: type[QueryNode]) -> str:
