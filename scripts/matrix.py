@@ -67,7 +67,15 @@ TESTS = (
 
 # Tests without Spark that run on the newest Python.
 PYTHON_TESTS = (
-    *("tests/ingest", "tests/log", "tests/read", "tests/schema", "tests/split", "tests/store"),
+    *(
+        "tests/ingest",
+        "tests/log",
+        "tests/read",
+        "tests/schema",
+        "tests/split",
+        "tests/store",
+        "tests/test_fork.py",
+    ),
     *("-m", "not soak and not connectors and not server and not spark"),
 )
 

@@ -1,6 +1,9 @@
 """A forked child never waits for a lock that a thread of its parent held at that moment."""
 
+import faulthandler
+import gc
 import importlib
+import itertools
 import os
 import pkgutil
 import select
@@ -14,12 +17,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import indextables
 from indextables.errors import IndexTablesError
 from indextables.options import Options
+from indextables.split.index.builder import IndexBuilder
 from indextables.split.index.cache import index_cache
+from indextables.split.mapping import mapping_for
 
 LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Semaphore)
 
@@ -146,6 +152,78 @@ def test_a_child_reads_a_table_though_a_thread_of_its_parent_was_inside_every_ca
         said = in_child(work)
     assert said == ""
     assert indextables.open(path).count() == 2
+
+
+def test_children_answer_and_write_while_threads_of_their_parent_do(tmp_path: Path) -> None:
+    options = {"indexing.typemap.t": "text", "cache.disk.path": str(tmp_path / "cache")}
+    path = str(tmp_path / "t")
+    rows = [{"id": n, "t": f"word{n} all"} for n in range(200)]
+    indextables.write(path, rows, options=options)
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def write_and_merge() -> Iterator[None]:
+        for n in itertools.count():
+            table = indextables.write(str(tmp_path / "other"), rows, options=options)
+            if n % 3 == 2:
+                table.merge()
+            yield
+
+    def search_without_cached_indexes() -> Iterator[None]:
+        for n in itertools.count():
+            table = indextables.open(
+                path, options={**options, "cache.disk.path": str(tmp_path / f"cache{n % 3}")}
+            )
+            assert table.search("all", field="t", limit=None).num_rows == 200
+            assert table.scan(where="id >= 100").num_rows == 100
+            yield
+
+    def repeat(steps: Iterator[None]) -> None:
+        try:
+            while not stop.is_set():
+                next(steps)
+        except BaseException as error:  # noqa: BLE001 - told to the test
+            failures.append(error)
+
+    def work() -> None:
+        faulthandler.dump_traceback_later(25)  # where it hangs
+        table = indextables.open(path, options=options)
+        assert table.count("t INDEXQUERY 'word7'") == 1
+        assert table.scan(where="t INDEXQUERY 'all'").num_rows == 200
+        indextables.write(str(tmp_path / "child"), [{"t": "of a child"}], options=options)
+        gc.collect()
+
+    threads = [
+        threading.Thread(target=repeat, args=(steps(),), daemon=True)
+        for steps in (write_and_merge, search_without_cached_indexes)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        said = [in_child(work) for _ in range(8)]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(60)
+    assert said == [""] * 8
+    assert not failures
+
+
+def test_a_child_deletes_writers_of_its_parent_without_waiting_for_their_threads(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fields = pa.schema([("t", pa.string())])
+    options = Options.parse({"indexWriter.tempDirectoryPath": str(tmp_path)})
+    builders = [IndexBuilder(mapping_for(fields, options, ()), 0, options)]
+    builders[0].add(pa.record_batch({"t": ["one", "two"]}))
+
+    def work() -> None:
+        builders.clear()
+        gc.collect()
+
+    assert in_child(work) == ""
+    assert capfd.readouterr().err == ""
+    assert builders[0].finish().is_dir()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks as Linux does")

@@ -1,9 +1,11 @@
 """Builds a Tantivy index in a folder from batches of rows."""
 
+import os
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +24,9 @@ from indextables.split.mapping import PARTIAL_FIELD, Kind, Mapping
 
 # The smallest heap per thread that Tantivy accepts.
 _LEAST_HEAP = 16 << 20
+
+_builders: "WeakSet[IndexBuilder]" = WeakSet()
+_of_parents: list[object] = []
 
 
 class IndexBuilder:
@@ -43,6 +48,7 @@ class IndexBuilder:
         index = tantivy.Index(self._schema, path=str(self.folder))
         register_tokenizers(index, mapping)
         self._writer: tantivy.IndexWriter | None = index.writer(heap_size=heap, num_threads=threads)
+        _builders.add(self)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Index the rows of a batch."""
@@ -150,3 +156,13 @@ def build_index(
     except BaseException:
         builder.discard()
         raise
+
+
+def _after_fork() -> None:
+    """Keep the writers of the parent in a forked child: deleting one waits for threads that it lacks."""
+    global _builders  # noqa: PLW0603 - the child's own
+    _of_parents.extend(builder._writer for builder in _builders)  # noqa: SLF001 - the class is of this module
+    _builders = WeakSet()
+
+
+os.register_at_fork(after_in_child=_after_fork)
