@@ -29,7 +29,7 @@ from indextables.read.spec import SortKey
 from indextables.read.split_rows import first_rows
 from indextables.read.table_context import SplitRef
 from indextables.schema.spark import from_arrow
-from indextables.spark.planner import inline
+from indextables.spark.planner import inline, scan_plan
 from indextables.spark.planner.dispatch import answer
 from indextables.spark.planner.expressions import Scope, condition
 from indextables.spark.planner.read_context import microseconds
@@ -287,11 +287,19 @@ def test_a_search_of_many_rows_of_the_original_warns_on_the_driver_that_tasks_in
     assert "warnings" not in reply, "these splits are small"
     rows = sum(table.files()["numRecords"].to_pylist())
     monkeypatch.setattr(split_source, "_MANY_ROWS", rows)
+    warned: list[str] = []
+    monkeypatch.setattr(scan_plan, "_warned", warned)
     (warning,) = ask("plan", request, ORIGINAL, **in_tasks)[0]["warnings"]
     splits = table.files().num_rows
     assert f"tasks index {rows:,} rows of {splits} splits" in warning
     assert re.search(r"how many of the [1-9]\d* tasks are done", warning)
     assert "CONVERT INDEXTABLES" in warning
+    monkeypatch.setattr(split_source, "_MANY_ROWS", 1)
+    other = {**request, "virtual": [{"name": "v1", "kind": "indexquery", "query": "c OR d"}]}
+    assert "warnings" not in ask("plan", other, ORIGINAL, **in_tasks)[0], "once for a table"
+    warned.clear()
+    assert "warnings" in ask("plan", other, ORIGINAL, **in_tasks)[0]
+    warned.clear()
     everything = {**request, "virtual": [], "filters": []}
     assert "warnings" not in ask("plan", everything, ORIGINAL, **in_tasks)[0]
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -164,16 +165,24 @@ def _plan_groups(
     return plan
 
 
+# The tables whose indexing was announced last.
+_warned: deque[str] = deque(maxlen=1024)
+
+
 def _warn_of_indexing(
     spec: ScanSpec | AggregateSpec, tasks: Sequence[TaskSplits], context: ReadContext
 ) -> None:
-    """Warn on the driver about the work of tasks before a search; executors log their own warnings."""
+    """Warn on the driver about the work of tasks before a search; executors log their own warnings.
+
+    Once for a table: other queries read other numbers of rows, which may be indexed by then.
+    """
     virtual = spec.virtual.values() if isinstance(spec, ScanSpec) else ()
     if not any(searches_of(spec.where)) and not any(isinstance(column, Search) for column in virtual):
         return
     originals = [ref for task in tasks for ref in task.splits if is_of_original(ref)]
-    if needs_indexing(originals):
-        url = context.location.store.url
+    url = context.location.store.url
+    if url not in _warned and needs_indexing(originals):
+        _warned.append(url)
         rows = sum(ref.num_records or 0 for ref in originals)
         _logger.warning(
             "%s was written by IndexTables for Scala: before the first search, tasks index %s rows of %d "
