@@ -18,8 +18,8 @@ from pathlib import Path
 from indextables.commands.grammar import COMMAND_WORD_POSITIONS, COMMAND_WORDS, shared_openings
 from indextables.options.cloud import HADOOP_PREFIXES
 from indextables.options.declare import HADOOP_PREFIX, PREFIX
-from indextables.options.indexing import INDEXING_PREFIX
-from indextables.options.streaming import READ_CHANGES
+from indextables.options.reading import READ_CHANGES
+from indextables.options.writing import INDEXING_PREFIX
 from indextables.spark import bridge
 from indextables.spark.compiler import MINORS, minor
 from indextables.spark.planner.tables import LOCATION_OPTIONS
@@ -36,7 +36,7 @@ package org.apache.spark.sql.indextables
 
 /** What the bridge needs of Python before it can call the planner. Written by scripts/build_bridge.py. */
 object Declarations {{
-  // Before the keys of options and of Hadoop (options/declare.py), and of indexing (options/indexing.py).
+  // Before the keys of options and of Hadoop (options/declare.py), and of indexing (options/writing.py).
   val OptionPrefix = {json.dumps(PREFIX)}
   val HadoopPrefix = {json.dumps(HADOOP_PREFIX)}
   val IndexingPrefix = {json.dumps(INDEXING_PREFIX)}

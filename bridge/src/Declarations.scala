@@ -2,7 +2,7 @@ package org.apache.spark.sql.indextables
 
 /** What the bridge needs of Python before it can call the planner. Written by scripts/build_bridge.py. */
 object Declarations {
-  // Before the keys of options and of Hadoop (options/declare.py), and of indexing (options/indexing.py).
+  // Before the keys of options and of Hadoop (options/declare.py), and of indexing (options/writing.py).
   val OptionPrefix = "spark.indextables."
   val HadoopPrefix = "spark.hadoop."
   val IndexingPrefix = "indexing."

@@ -16,7 +16,7 @@ from indextables.ingest import SplitUploads
 from indextables.ingest.target import as_reader, new_table
 from indextables.log.format.actions import Add
 from indextables.options import Options, Where
-from indextables.options.indexing import INDEXING_PREFIX
+from indextables.options.writing import INDEXING_PREFIX
 from indextables.read.split_reader import SplitReader
 from indextables.read.standing import (
     MATCHING_QUERIES,

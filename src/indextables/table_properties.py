@@ -9,7 +9,7 @@ from indextables.log.conflict import without_registry
 from indextables.log.format.actions import Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
-from indextables.options.indexing import INDEXING_PREFIX
+from indextables.options.writing import INDEXING_PREFIX
 from indextables.predicate import Predicate, parse_condition
 from indextables.predicate.addresses import compare_addresses
 from indextables.schema.type_info import TypeKind, kind_of

@@ -24,7 +24,7 @@ from indextables.log.format.files import removes_of
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import merge as merging
 from indextables.options import Options
-from indextables.options.indexing import HEAP_SIZE
+from indextables.options.writing import HEAP_SIZE
 from indextables.split.index.files import merge_segments
 from indextables.split.merge import source_error
 from indextables.store import Store, open_store

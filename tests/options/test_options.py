@@ -21,8 +21,8 @@ from indextables.options import (
     reading,
     writing,
 )
-from indextables.options import indexing as index_options
 from indextables.options import log as opt
+from indextables.options import writing as index_options
 
 SEEDS = Path(__file__).parents[3] / "shared" / "seeds"
 SOURCES = Path(__file__).parents[2] / "src"

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import indextables
-from indextables.options.tokenizers import find_tokenizer
+from indextables.options.writing import find_tokenizer
 from indextables.predicate import patterns
 from indextables.predicate.query_tree import Wild
 from indextables.split.index.encode import rows_with_long_tokens

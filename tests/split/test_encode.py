@@ -12,7 +12,7 @@ import tantivy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.options.tokenizers import find_tokenizer
+from indextables.options.writing import find_tokenizer
 from indextables.split.index.encode import (
     _multipliers,
     documents,

@@ -9,7 +9,7 @@ import pytest
 
 from indextables.errors import OptionError, SplitError
 from indextables.options import Options
-from indextables.options.tokenizers import TOKENIZER_NAMES
+from indextables.options.writing import TOKENIZER_NAMES
 from indextables.schema.spark import to_arrow
 from indextables.split.mapping import Field, Kind, Mapping, mapping_for
 

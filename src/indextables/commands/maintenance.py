@@ -15,7 +15,7 @@ from indextables.maintain import purge as purging
 from indextables.maintain.jobs import TaskSet
 from indextables.maintain.metadata_changes import drop_partitions, restore, truncate
 from indextables.maintain.repair import repair
-from indextables.options.indexing import HEAP_SIZE, MERGE_HEAP_SIZE, TEMP_DIRECTORY, with_heap_size
+from indextables.options.writing import HEAP_SIZE, MERGE_HEAP_SIZE, TEMP_DIRECTORY, with_heap_size
 from indextables.version import ENGINE
 
 _MEGABYTE = 1 << 20

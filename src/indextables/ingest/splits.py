@@ -24,7 +24,7 @@ from indextables.log.environment import local_time_ms
 from indextables.log.format.actions import Add
 from indextables.options import Options
 from indextables.options import writing as opt
-from indextables.options.indexing import TEMP_DIRECTORY
+from indextables.options.writing import TEMP_DIRECTORY
 from indextables.schema.values import format_values
 from indextables.split.writer import SplitWriter
 from indextables.store import Store

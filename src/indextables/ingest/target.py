@@ -12,7 +12,7 @@ from indextables.log.format.actions import Format, Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import writing as opt
-from indextables.options.indexing import INDEXING_PREFIX
+from indextables.options.writing import INDEXING_PREFIX
 from indextables.records import dataclass
 from indextables.schema.conversion import (
     check_append,

@@ -27,7 +27,7 @@ from indextables.log.environment import CLOCK_SKEW_MS
 from indextables.log.format.actions import Action, Add, CommitInfo, MergeSkip, Metadata, Protocol, Remove, Txn
 from indextables.log.format.schema_registry import REGISTRY_PREFIX
 from indextables.log.snapshot import Snapshot
-from indextables.options.indexing import INDEXING_PREFIX
+from indextables.options.writing import INDEXING_PREFIX
 from indextables.records import dataclass
 
 OVERWRITE = "overwrite"

@@ -39,7 +39,7 @@ from indextables.maintain.jobs import Progress, TaskSet
 from indextables.maintain.listing import in_partitions, partition_condition
 from indextables.options import Options
 from indextables.options import maintenance as opt
-from indextables.options.indexing import MERGE_HEAP_SIZE, with_heap_size
+from indextables.options.writing import MERGE_HEAP_SIZE, with_heap_size
 from indextables.predicate import Predicate
 from indextables.records import dataclass
 from indextables.schema.values import parse_values

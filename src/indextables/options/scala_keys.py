@@ -9,9 +9,8 @@ import math
 
 from indextables.options.cloud import AWS_ENDPOINT, AWS_PATH_STYLE
 from indextables.options.declare import alias, ignored
-from indextables.options.indexing import TEMP_DIRECTORY
 from indextables.options.log import LOG_RETENTION_HOURS, STATE_RETENTION_HOURS
-from indextables.options.writing import OPTIMIZE_WRITE, TARGET_SPLIT_SIZE
+from indextables.options.writing import OPTIMIZE_WRITE, TARGET_SPLIT_SIZE, TEMP_DIRECTORY
 
 _MS_PER_HOUR = 3_600_000
 _MILLISECONDS = "a whole number of milliseconds"

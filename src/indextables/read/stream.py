@@ -35,7 +35,7 @@ from indextables.log.changes import (
 from indextables.log.format.actions import is_companion
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.options import Options, streaming
+from indextables.options import Options, reading
 from indextables.records import dataclass
 from indextables.schema.spark import column_difference
 
@@ -164,7 +164,7 @@ class TableStream:
         self._log = log
         self._options = options
         self._schema = schema
-        self._changes = options.get(streaming.READ_CHANGES)
+        self._changes = options.get(reading.READ_CHANGES)
         self._registry: dict[str, str] = {}
 
     def start(self, first: int | None) -> Offset:
@@ -222,9 +222,9 @@ class TableStream:
                 another one.
             SchemaError: a version changed the columns.
         """
-        files = None if unlimited else self._options.get(streaming.MAX_FILES)
-        size = None if unlimited else self._options.get(streaming.MAX_BYTES)
-        versions = None if unlimited else self._options.get(streaming.MAX_VERSIONS)
+        files = None if unlimited else self._options.get(reading.MAX_FILES)
+        size = None if unlimited else self._options.get(reading.MAX_BYTES)
+        versions = None if unlimited else self._options.get(reading.MAX_VERSIONS)
         if start.initial and until is not None:
             # The table may have got a version between the call that asked for the last one and the start.
             until = max(until, start.version)
@@ -288,11 +288,11 @@ class TableStream:
     def _selection(self) -> str:
         """The options by which streams with the same offsets read different splits."""
         options = (
-            streaming.READ_CHANGES,
-            streaming.IGNORE_DELETES,
-            streaming.IGNORE_CHANGES,
-            streaming.SKIP_CHANGE_COMMITS,
-            streaming.FAIL_ON_DATA_LOSS,
+            reading.READ_CHANGES,
+            reading.IGNORE_DELETES,
+            reading.IGNORE_CHANGES,
+            reading.SKIP_CHANGE_COMMITS,
+            reading.FAIL_ON_DATA_LOSS,
         )
         return " ".join(each.key for each in options if self._options.get(each))
 
@@ -338,7 +338,7 @@ class TableStream:
         try:
             snapshot = newest if same else self._log.snapshot(version=offset.version)
         except VersionNotFoundError as error:
-            if self._options.get(streaming.FAIL_ON_DATA_LOSS):
+            if self._options.get(reading.FAIL_ON_DATA_LOSS):
                 raise StreamError(
                     f"version {offset.version} of the table at {error.url}, whose rows this stream returns "
                     "first, cannot be read any more: the log was truncated or cleaned up. Start with another "
@@ -362,7 +362,7 @@ class TableStream:
             StreamError: no option allows to skip them.
         """
         following = error.latest + 1 if error.earliest is None else error.earliest
-        if self._options.get(streaming.FAIL_ON_DATA_LOSS) or following <= offset.version:
+        if self._options.get(reading.FAIL_ON_DATA_LOSS) or following <= offset.version:
             raise StreamError(
                 f"{error}. To continue this stream without the deleted versions, set "
                 f"failOnDataLoss=false; or start with another checkpoint location, with "
@@ -379,11 +379,11 @@ class TableStream:
         get = self._options.get
         if self._changes or not changes.deleted.num_rows:
             return changed_splits([changes])
-        if get(streaming.SKIP_CHANGE_COMMITS):
+        if get(reading.SKIP_CHANGE_COMMITS):
             return []
-        if get(streaming.IGNORE_CHANGES):
+        if get(reading.IGNORE_CHANGES):
             return changed_splits([changes], deletes=False)
-        if get(streaming.IGNORE_DELETES) and not changes.inserted.num_rows:
+        if get(reading.IGNORE_DELETES) and not changes.inserted.num_rows:
             return []
         what = "replaced" if changes.inserted.num_rows else "deleted"
         remedy = (
@@ -448,5 +448,5 @@ def _added_column(schema: str, before: str) -> str | None:
 
 
 def _lenient(options: Options) -> Options:
-    allowed = {streaming.IGNORE_CHANGES.key: True, streaming.FAIL_ON_DATA_LOSS.key: False}
+    allowed = {reading.IGNORE_CHANGES.key: True, reading.FAIL_ON_DATA_LOSS.key: False}
     return Options.parse(allowed).over(options)

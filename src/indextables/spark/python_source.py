@@ -30,7 +30,7 @@ from indextables.log.format.actions import Add
 from indextables.log.retention import stream_retention
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
-from indextables.options import Options, Where, check_scope, streaming, writing
+from indextables.options import Options, Where, check_scope, reading, writing
 from indextables.options import maintenance as opt
 from indextables.options.declare import plain_key
 from indextables.read import ScanSpec, execute
@@ -167,7 +167,7 @@ class StreamReader(DataSourceStreamReader):
         """Any limit other than "all": the limits are in the options."""
         from pyspark.sql.streaming.datasource import ReadMaxFiles  # noqa: PLC0415 - not in Spark 4.0
 
-        return ReadMaxFiles(_table(self._parameters).options.get(streaming.MAX_FILES))
+        return ReadMaxFiles(_table(self._parameters).options.get(reading.MAX_FILES))
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """The partitions of a micro-batch, each with some splits."""

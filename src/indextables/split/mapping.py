@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from indextables.errors import OptionError, SplitError
 from indextables.options import Options
 from indextables.options.declare import FieldOption, Option
-from indextables.options.indexing import (
+from indextables.options.log import STATS_COLUMNS
+from indextables.options.writing import (
     FAST_FIELDS,
     FIELD_TYPES,
     JSON_MODE,
@@ -34,13 +35,13 @@ from indextables.options.indexing import (
     TOKEN_LENGTH,
     TOKENIZER,
     TYPEMAP,
+    Tokenizer,
+    find_tokenizer,
     parse_record,
     parse_token_length,
     parse_tokenizer,
     parse_types,
 )
-from indextables.options.log import STATS_COLUMNS
-from indextables.options.tokenizers import Tokenizer, find_tokenizer
 from indextables.records import dataclass
 from indextables.schema.type_info import NESTED, TypeKind, index_type, is_collated, is_variant, kind_of
 

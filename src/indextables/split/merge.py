@@ -29,7 +29,7 @@ from indextables.errors import (
     UnreadableSplitError,
 )
 from indextables.options import Options
-from indextables.options.indexing import HEAP_SIZE
+from indextables.options.writing import HEAP_SIZE
 from indextables.records import dataclass
 from indextables.schema.statistics import FileStatistics, Statistics, merge_statistics
 from indextables.split.footer import (

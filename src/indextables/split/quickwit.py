@@ -30,7 +30,7 @@ import tantivy
 from indextables.errors import SplitError
 from indextables.limits import MAX_INDEX_META
 from indextables.options import Options
-from indextables.options.tokenizers import TOKENIZER_NAMES
+from indextables.options.writing import TOKENIZER_NAMES
 from indextables.records import dataclass
 from indextables.schema.type_info import NESTED, TypeKind, kind_of
 from indextables.split.footer import META

@@ -16,7 +16,7 @@ import tantivy
 
 from indextables.errors import SchemaError, SplitError
 from indextables.options import Options
-from indextables.options.indexing import COMPRESSION_LEVEL
+from indextables.options.writing import COMPRESSION_LEVEL
 from indextables.records import dataclass
 from indextables.schema.statistics import Statistics
 from indextables.split.footer import (

@@ -14,7 +14,7 @@ from indextables.data_files import open_log
 from indextables.errors import OptionError
 from indextables.options import Options, Where
 from indextables.options.companion import TARGET_INPUT_SIZE
-from indextables.options.indexing import COMPANION_HEAP_SIZE, TYPEMAP, with_heap_size
+from indextables.options.writing import COMPANION_HEAP_SIZE, TYPEMAP, with_heap_size
 from indextables.source.companion import set_roots
 from indextables.store import CredentialsProvider, open_store
 from indextables.sync.plan import SyncRequest

@@ -16,7 +16,7 @@ from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.options.companion import TARGET_INPUT_SIZE
-from indextables.options.indexing import (
+from indextables.options.writing import (
     FAST_FIELDS,
     INDEXING_PREFIX,
     NON_FAST_FIELDS,

@@ -20,9 +20,9 @@ from indextables.maintain import jobs
 from indextables.maintain.jobs import TaskSet
 from indextables.metrics import Figure
 from indextables.options import Options
-from indextables.options.indexing import INDEXING_PREFIX
 from indextables.options.log import STATS_COLUMNS
 from indextables.options.maintenance import JOBS_AT_ONCE
+from indextables.options.writing import INDEXING_PREFIX
 from indextables.schema.spark import from_arrow
 from indextables.spark.planner.split_assignment import preferred_executor
 from indextables.spark.planner.tables import (

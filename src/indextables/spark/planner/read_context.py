@@ -14,7 +14,7 @@ import pyarrow as pa
 from indextables.cache import Cache
 from indextables.errors import OptionError, PredicateError, SchemaError
 from indextables.log.snapshot import Snapshot
-from indextables.options import Options, streaming
+from indextables.options import Options, reading
 from indextables.predicate import Column, In, Predicate, Search, SearchKind
 from indextables.predicate.tree import resolve
 from indextables.read import Bucket, DateHistogram, Histogram, RangeBuckets
@@ -240,10 +240,10 @@ def start_of(table: TableLocation) -> Offset:
     Raises:
         OptionError: the time at which it starts is in the future, or the table has no such version.
     """
-    moment = table.options.get(streaming.STARTING_TIMESTAMP)
+    moment = table.options.get(reading.STARTING_TIMESTAMP)
     now_ms = time.time_ns() // 1_000_000
     # Versions that are committed before that time would be read.
-    if moment is not None and timestamp_ms(streaming.STARTING_TIMESTAMP.key, moment, table.zone) > now_ms:
+    if moment is not None and timestamp_ms(reading.STARTING_TIMESTAMP.key, moment, table.zone) > now_ms:
         raise OptionError(
             f"startingTimestamp is '{moment}', which is in the future; give an earlier time, or "
             "startingVersion=latest to read the versions that are committed from now on"

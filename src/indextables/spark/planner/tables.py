@@ -20,7 +20,7 @@ from indextables.log.changes import change_metadata
 from indextables.log.format.actions import Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.options import Options, Where, check_scope, cloud, streaming
+from indextables.options import Options, Where, check_scope, cloud, reading
 from indextables.options.companion import SOURCE_STORE
 from indextables.options.declare import is_secret, plain_key, resolved_key
 from indextables.options.log import STATS_COLUMNS
@@ -72,7 +72,7 @@ class TableLocation:
             version: the version that an earlier call of the same query read; by default the one that the
                 request names, or the newest.
         """
-        if self.options.get(streaming.READ_CHANGES):
+        if self.options.get(reading.READ_CHANGES):
             return self._changes(version)
         if version is not None:
             return self.log.snapshot(version=version)
@@ -80,7 +80,7 @@ class TableLocation:
 
     def metadata(self) -> tuple[int, Metadata]:
         """A version and its metadata, with the columns of changes if they are read."""
-        if not self.options.get(streaming.READ_CHANGES):
+        if not self.options.get(reading.READ_CHANGES):
             snapshot = self.log.snapshot(version=self.version, timestamp=self.timestamp_ms)
             return snapshot.version, snapshot.metadata
         end = self._last_of_changes()
@@ -88,13 +88,13 @@ class TableLocation:
 
     def check_batch(self) -> None:
         """Refuse options of changes for a read of the table."""
-        if self.options.get(streaming.READ_CHANGES):
+        if self.options.get(reading.READ_CHANGES):
             return
         for option in (
-            streaming.STARTING_VERSION,
-            streaming.STARTING_TIMESTAMP,
-            streaming.ENDING_VERSION,
-            streaming.ENDING_TIMESTAMP,
+            reading.STARTING_VERSION,
+            reading.STARTING_TIMESTAMP,
+            reading.ENDING_VERSION,
+            reading.ENDING_TIMESTAMP,
         ):
             if self.options.is_set(option):
                 raise OptionError(
@@ -104,13 +104,13 @@ class TableLocation:
 
     def _last_of_changes(self) -> Snapshot:
         """The last version whose changes are read, by the options."""
-        last, log = self.options.get(streaming.ENDING_VERSION), self.log
-        moment = self.options.get(streaming.ENDING_TIMESTAMP)
+        last, log = self.options.get(reading.ENDING_VERSION), self.log
+        moment = self.options.get(reading.ENDING_TIMESTAMP)
         if moment is None:
             return log.snapshot(version=last)
         if last is not None:
             raise OptionError("give endingVersion or endingTimestamp, not both")
-        milliseconds = timestamp_ms(streaming.ENDING_TIMESTAMP.key, moment, self.zone)
+        milliseconds = timestamp_ms(reading.ENDING_TIMESTAMP.key, moment, self.zone)
         return log.snapshot(version=log.version_after(milliseconds) - 1)
 
     def _changes(self, version: int | None) -> Snapshot:
@@ -176,14 +176,14 @@ def _is_hadoop(key: str) -> bool:
 
 def starting_version(table: TableLocation, newest: Snapshot) -> int | None:
     """The first version of changes by the options; None if they do not name one."""
-    version = table.options.get(streaming.STARTING_VERSION)
-    moment = table.options.get(streaming.STARTING_TIMESTAMP)
+    version = table.options.get(reading.STARTING_VERSION)
+    moment = table.options.get(reading.STARTING_TIMESTAMP)
     if version is not None and moment is not None:
         raise OptionError("give startingVersion or startingTimestamp, not both")
     if moment is not None:
-        started = timestamp_ms(streaming.STARTING_TIMESTAMP.key, moment, table.zone)
+        started = timestamp_ms(reading.STARTING_TIMESTAMP.key, moment, table.zone)
         return table.log.version_after(started - 1)
-    return newest.version + 1 if version == streaming.LATEST else version
+    return newest.version + 1 if version == reading.LATEST else version
 
 
 def check_options(

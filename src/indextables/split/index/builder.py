@@ -13,7 +13,7 @@ import tantivy
 
 from indextables.errors import SplitError
 from indextables.options import Options
-from indextables.options.indexing import BATCH_BYTES, BATCH_ROWS, HEAP_SIZE, INDEX_THREADS
+from indextables.options.writing import BATCH_BYTES, BATCH_ROWS, HEAP_SIZE, INDEX_THREADS
 from indextables.split.footer import ROW_BITS
 from indextables.split.index.encode import documents
 from indextables.split.index.files import remove_folder, temporary_folder

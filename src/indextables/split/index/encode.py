@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.options.tokenizers import TokenBoundary, Tokenizer
+from indextables.options.writing import TokenBoundary, Tokenizer
 from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, fixed_length, kind_of
 from indextables.split.mapping import MAX_TERM, PARTIAL_FIELD, ROW_FIELD, Field, Kind, Mapping
@@ -225,7 +225,7 @@ def rows_with_long_tokens(strings: pa.Array, tokenizer: Tokenizer, limit: int) -
 
     These rows are listed in `_partial`, so that a search evaluates them.
 
-    >>> from indextables.options.tokenizers import find_tokenizer
+    >>> from indextables.options.writing import find_tokenizer
     >>> rows_with_long_tokens(pa.array(["a bc def", "abcd e", None]), find_tokenizer("default"), 3).tolist()
     [False, True, False]
     """

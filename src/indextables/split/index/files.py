@@ -17,7 +17,7 @@ import tantivy
 from indextables.errors import SplitError
 from indextables.limits import ByteLimit
 from indextables.options import Options
-from indextables.options.indexing import TEMP_DIRECTORY
+from indextables.options.writing import TEMP_DIRECTORY
 from indextables.records import dataclass
 from indextables.split.footer import BLOCK_BYTES, META, Footer, IndexFile, Piece, read_ranges
 from indextables.split.index.cache_entry import CachedPiece

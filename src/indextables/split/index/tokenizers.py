@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import tantivy
 
-from indextables.options.tokenizers import TokenBoundary, Tokenizer
+from indextables.options.writing import TokenBoundary, Tokenizer
 from indextables.split.mapping import PARTIAL_FIELD, ROW_FIELD, Field, Kind, Mapping
 
 # Letters and digits, as the default tokenizer counts them.
@@ -27,7 +27,7 @@ def analyzer_name(field: Field) -> str:
 def analyzer(tokenizer: Tokenizer, max_token: int) -> tantivy.TextAnalyzer:
     """The analyzer: splits text into tokens, drops those over `max_token` bytes, changes case, stems.
 
-    >>> from indextables.options.tokenizers import find_tokenizer
+    >>> from indextables.options.writing import find_tokenizer
     >>> analyzer(find_tokenizer("default"), 5).analyze("The Quick FOX-es, jumping")
     ['the', 'quick', 'fox', 'es']
     >>> analyzer(find_tokenizer("cjk"), 255).analyze("東京 Tower")

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from indextables.options import Options
-from indextables.options.indexing import COMPRESSION_LEVEL, PAGE_BYTES, ROW_GROUP_BYTES
+from indextables.options.writing import COMPRESSION_LEVEL, PAGE_BYTES, ROW_GROUP_BYTES
 from indextables.schema.type_info import DATETIME, NESTED, TypeKind, kind_of, leaf_count, storage_kind_of
 from indextables.split.footer import ROW_COLUMN
 from indextables.split.parquet.metadata import FileMetadata, RowGroupMetadata

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from indextables.errors import SplitError
-from indextables.options.tokenizers import TokenBoundary
+from indextables.options.writing import TokenBoundary
 from indextables.predicate import And, Column, Compare, In, Op, Or, Predicate, Search
 from indextables.predicate.query_tree import (
     AllOf,

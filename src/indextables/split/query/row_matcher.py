@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import QuerySyntaxError
-from indextables.options.tokenizers import TokenBoundary
+from indextables.options.writing import TokenBoundary
 from indextables.predicate import Column, Compare, In, Op, patterns
 from indextables.predicate.addresses import address_block, address_range, merge_blocks
 from indextables.predicate.evaluate import evaluate
