@@ -215,6 +215,46 @@ def test_a_state_without_its_manifests_hides_no_split_from_a_purge(
         purger.referenced_splits()
 
 
+def test_a_json_checkpoint_that_cannot_be_read_hides_no_split_from_a_purge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer was slow: cleaning deleted its parts. The version's own file tells its splits."""
+    monkeypatch.setattr(checkpoint_files, "ACTIONS_PER_PART", 3)
+    log = a_table(str(tmp_path / "t"), {"state.format": "json"})
+    append(log, "a.split")
+    remove(log, "a.split")
+    append(log, "b.split")
+    log.checkpoint()
+    folder = tmp_path / "t/_transaction_log"
+    for part in folder.glob("*.checkpoint.*.*.json"):
+        part.unlink()
+    invalidate()
+    purger = a_log(str(tmp_path / "t"))
+    with pytest.raises(CorruptLogError, match=r"checkpoint\..*missing"):
+        purger.referenced_splits()
+    append(purger, "c.split")
+    assert sorted(purger.referenced_splits().to_pylist()) == ["a.split", "b.split", "c.split"]
+
+
+def test_a_commit_that_came_late_tells_no_splits_of_a_json_checkpoint(tmp_path: Path) -> None:
+    """The next version follows the checkpoint, not the file of its version."""
+    log = a_table(str(tmp_path / "t"), {"state.format": "json"})
+    append(log, "a.split")
+    late = tmp_path / "t/_transaction_log" / version_file(1)
+    other = tmp_path / "other"
+    shutil.copytree(tmp_path / "t", other)
+    late.unlink()
+    invalidate()
+    append(a_log(str(tmp_path / "t")), "b.split")
+    log.checkpoint()
+    append(log, "c.split")
+    late.write_bytes((other / "_transaction_log" / version_file(1)).read_bytes())
+    (late.parent / f"{1:020d}.checkpoint.json").write_bytes(b"\x01\x01garbage")
+    invalidate()
+    with pytest.raises(CorruptLogError):
+        a_log(str(tmp_path / "t")).referenced_splits()
+
+
 def with_state(path: Path) -> TransactionLog:
     log = a_table(str(path))
     append(log, *(f"{n}.split" for n in range(30)))

@@ -317,7 +317,7 @@ def a_late_commit_belies_the_checkpoint_of_its_version(patch: Patch) -> None:
     """A commit that comes after its version was cleaned up makes the JSON checkpoint one of another table."""
 
     def is_of_this_table(self: Loader, version: int, info: CommitInfo | None) -> bool:
-        own = self._commit_of(version)
+        own = self.commit_of(version)
         return own is None or info is None or own.token == info.token
 
     patch.setattr(Loader, "_is_of_this_table", is_of_this_table)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import CorruptLogError, VersionNotFoundError
 from indextables.log.format.actions import Action, Add, CommitInfo, Metadata, Remove
-from indextables.log.format.checkpoint_files import read_checkpoint
+from indextables.log.format.checkpoint_files import checkpoint_file, read_checkpoint
 from indextables.log.format.files import to_adds
 from indextables.log.format.manifest import read_manifest
 from indextables.log.format.names import Listing, version_file
@@ -280,8 +280,8 @@ def referenced_splits(loader: Loader, listing: Listing, gone: ExpiredFiles) -> p
 
     A version is read from a state or checkpoint and the version files after it. So these are the splits that
     are live at a state or checkpoint, and those that a version file adds. A file that cannot be read is an
-    error: the splits that it refers to are unknown. A state whose manifests are missing is left out if other
-    files describe its version.
+    error: the splits that it refers to are unknown. A state whose manifests are missing, and a checkpoint
+    that is damaged, are left out if other files describe their version.
     """
     parts = [*_by_states(loader, listing, gone), *_by_checkpoints(loader, listing, gone)]
     left = sorted(set(listing.versions) - set(gone.versions))
@@ -347,7 +347,28 @@ def _by_other_base(loader: Loader, version: int, state: StateManifest, path: str
 
 def _by_checkpoints(loader: Loader, listing: Listing, gone: ExpiredFiles) -> Iterable[pa.Array]:
     for version in sorted(set(listing.checkpoints) - set(gone.checkpoints)):
-        yield _added(read_checkpoint(loader.log, version))
+        try:
+            actions = read_checkpoint(loader.log, version)
+        except CorruptLogError as problem:
+            yield _by_version_file(loader, version, problem)
+        else:
+            yield _added(actions)
+
+
+def _by_version_file(loader: Loader, version: int, problem: CorruptLogError) -> pa.Array:
+    """The splits that are live at the version of a JSON checkpoint that cannot be read.
+
+    Its writer may have been so slow that a cleaning took its parts for those of a writer that died. The file
+    of the version describes the same splits if the next version follows it; otherwise it may be that of a
+    commit which came after the version was cleaned up.
+    """
+    own, after = loader.commit_of(version), loader.commit_of(version + 1)
+    if own is None or not own.token or after is None or after.base_token != own.token:
+        raise problem
+    try:
+        return loader.reload(version, own.token, (checkpoint_file(version),)).files()["path"].combine_chunks()
+    except VersionNotFoundError:
+        raise problem from None  # cleaned up since it was listed: the caller lists again
 
 
 def _added(actions: Iterable[Action]) -> pa.Array:

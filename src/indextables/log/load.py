@@ -244,15 +244,16 @@ class Loader:
         version was cleaned up: then the next version follows the checkpoint. If there is no next version,
         both follow the same one.
         """
-        own = self._commit_of(version) if info is not None and info.token else None
+        own = self.commit_of(version) if info is not None and info.token else None
         if info is None or own is None or own.token in (None, "", info.token):
             return True
-        after = self._commit_of(version + 1)
+        after = self.commit_of(version + 1)
         if after is not None and after.base_token is not None:
             return after.base_token == info.token
         return own.base_token is not None and own.base_token in info.lineage[-2:-1]
 
-    def _commit_of(self, version: int) -> CommitInfo | None:
+    def commit_of(self, version: int) -> CommitInfo | None:
+        """The record of the commit in the file that a version has now; None if there is none to read."""
         with suppress(CorruptLogError):  # there is no such file
             return next((a for a in self.read_version(version) if isinstance(a, CommitInfo)), None)
         return None
