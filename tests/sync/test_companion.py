@@ -216,6 +216,21 @@ def test_a_column_that_files_had_all_along_is_indexed_when_it_is_added(tmp_path:
     assert indextables.open(tmp_path / "index").count("level = 'high'") == 5
 
 
+def test_a_column_that_comes_back_has_its_values_in_all_splits(tmp_path: Path) -> None:
+    folder, index = tmp_path / "source", tmp_path / "index"
+    folder.mkdir()
+    pq.write_table(rows(0, 5), folder / "a.parquet")
+    pq.write_table(rows(5, 5, level=["high"] * 5), folder / "b.parquet")
+    indextables.companion(folder, at=index, merge_schema=True)
+    # Built while the source has no such column.
+    pq.write_table(rows(10, 5, level=["high"] * 5), folder / "c.parquet")
+    indextables.companion(folder, at=index, merge_schema=False)
+    assert "level" not in indextables.open(index).schema.names
+    indextables.companion(folder, at=index, merge_schema=True)
+    assert ids(indextables.open(index), "level = 'high'") == list(range(5, 15))
+    assert ids(indextables.open(index), "level IS NULL") == list(range(5))
+
+
 def test_a_column_of_another_type_leads_to_a_new_build(source: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     indextables.companion(source, at=index, options=TEXT)

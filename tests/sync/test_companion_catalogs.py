@@ -52,6 +52,18 @@ def matching_ids(index: Path, **options: str) -> list[int]:
     return sorted(opened.scan(["id"], where="message INDEXQUERY 'disk'").column(0).to_pylist())
 
 
+def test_a_column_that_gets_its_former_name_again_keeps_its_values(table: Table, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    for old, new in ((None, "message"), ("message", "text"), ("text", "message")):
+        if old is not None:
+            with table.update_schema() as schema:
+                schema.rename_column(old, new)
+        indextables.companion(table.metadata_location, at=index)
+        opened = indextables.open(index)
+        assert opened.scan().sort_by("id").to_pylist() == [{"id": i, new: f"disk {i}"} for i in (1, 2)]
+        assert opened.count(f"{new} = 'disk 2'") == 1
+
+
 def test_an_index_of_a_table_of_a_catalog_follows_its_name(table: Table, uri: str, tmp_path: Path) -> None:
     index = tmp_path / "index"
     place = {"iceberg.uri": uri, "iceberg.token": "never recorded"}

@@ -389,9 +389,14 @@ class _Planner:
         return ""
 
     def _added_columns(self, identities: Mapping[str, str]) -> list[Column]:
-        """Columns that no split of the index has."""
-        indexed = set() if self._before is None else set(self._before.indexed)
-        return [each for each in self._source.columns if each.field.name in identities.keys() - indexed]
+        """Columns that some splits of the index lack: new ones, and those that the last sync did not find.
+
+        Splits that were built while a column was away, such as one that had another name, lack it.
+        """
+        before: set[str] = set()
+        if self._before is not None and self._snapshot is not None:
+            before = set(self._before.indexed) & set(self._snapshot.schema.names)
+        return [each for each in self._source.columns if each.field.name in identities.keys() - before]
 
     def _have_values(self, columns: Sequence[Column], files: Iterable[SourceFile]) -> bool:
         """Whether columns that were added to the source have values in files that were indexed before."""
