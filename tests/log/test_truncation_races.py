@@ -283,6 +283,29 @@ def test_a_truncation_does_not_rely_on_a_state_that_its_writer_may_take_back(
 
 
 @pytest.mark.parametrize("form", ["avro", "json"])
+def test_a_truncation_deletes_no_version_while_its_own_base_is_gone(
+    store: WatchedStore, tmp_path: Path, form: str
+) -> None:
+    """A deletion that was sent before arrives right after the base was written."""
+    options = {"state.format": form}
+    append(a_table(str(tmp_path / "t")), "a.split")
+    folder = tmp_path / "t/_transaction_log"
+    base = folder / (f"{1:020d}.checkpoint.json" if form == "json" else f"state-v{1:020d}/_manifest.avro")
+
+    def after(operation: str, path: str, answer: Any) -> Any:
+        if operation == "put" and path == "_last_checkpoint":
+            store.watch.after = Watch().after
+            base.unlink()
+        return answer
+
+    truncating = a_log(store, options)
+    store.watch.after = after
+    assert truncating.truncate()[0] == 1
+    assert base.exists(), "it is written again"
+    assert fresh(tmp_path / "t") == ["a.split"]
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
 def test_a_truncation_does_not_rely_on_a_base_of_another_writer_that_the_pointer_does_not_name(
     store: WatchedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
