@@ -262,6 +262,11 @@ def test_a_string_is_read_as_spark_reads_it(literal: str, wanted: str) -> None:
         ("price", "decimal('1.5')", Decimal("2.00")),
         ("price", "1e-1BD", Decimal("0.10")),
         ("huge", "9007199254740993.0000000001", Decimal("9007199254740993.0000000001")),
+        (
+            "huge",
+            "CAST('9999999999999999999999999999.9999999999' AS DECIMAL(38,10))",
+            Decimal("9" * 28 + "." + "9" * 10),
+        ),
         ("flag", "'yes'", True),
         ("flag", "'F'", False),
         ("flag", "CAST(0 AS BOOLEAN)", False),
@@ -344,6 +349,12 @@ def test_a_time_is_read_in_the_time_zone(column: str, literal: str, zone: str, w
             And((cmp(Op.GE, "big", 2**53, pa.int64()), cmp(Op.LE, "big", 2**53 + 1, pa.int64()))),
         ),
         ("big > 9007199254740992D", cmp(Op.GT, "big", 2**53 + 1, pa.int64())),
+        # The decimal halfway between two doubles is rounded to the even one, the next decimal to the other.
+        ("huge > 1180591620717411303424D", cmp(Op.GT, "huge", Decimal(2**70 + 2**17), pa.decimal128(38, 10))),
+        (
+            "huge >= 1180591620717411565568D",
+            cmp(Op.GE, "huge", Decimal(f"{2**70 + 2**17}.0000000001"), pa.decimal128(38, 10)),
+        ),
         ("price = 1.005", never("price")),
         ("price < 1.005", cmp(Op.LT, "price", Decimal("1.01"), pa.decimal128(10, 2))),
         ("price > 1e30", cmp(Op.GT, "price", Decimal("99999999.99"), pa.decimal128(10, 2))),

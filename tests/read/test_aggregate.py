@@ -269,6 +269,38 @@ def test_a_sum_of_38_digits_fits(tmp_path: Path) -> None:
     assert answer(table, [Aggregate(Function.SUM, "d")]).to_pylist() == [{"sum(d)": most}]
 
 
+def wide(*values: str, scale: int = 0) -> pa.Array:
+    return pa.array(list(map(decimal.Decimal, values)), pa.decimal128(38, scale))
+
+
+def test_the_largest_decimals_are_summed_exactly(tmp_path: Path) -> None:
+    table = table_of(tmp_path, {"d": wide("9" * 38, "1", "-" + "9" * 38, "9" * 38, "-1")}, splits=2)
+    found = answer(table, [Aggregate(Function.SUM, "d"), Aggregate(Function.MAX, "d")])
+    assert found.to_pylist() == [{"sum(d)": decimal.Decimal("9" * 38), "max(d)": decimal.Decimal("9" * 38)}]
+
+
+@pytest.mark.parametrize("function", [Function.SUM, Function.AVG])
+@pytest.mark.parametrize("groups", [[], ["g"]])
+def test_sums_of_decimals_beyond_128_bits_do_not_wrap_around(
+    tmp_path: Path, function: Function, groups: list[str]
+) -> None:
+    table = table_of(tmp_path, {"d": wide(*["9" + "0" * 37] * 3), "g": [1, 1, 1]})
+    with pytest.raises(PredicateError, match="of 'd' does not fit into decimal128"):
+        answer(table, [Aggregate(function, "d")], groups)
+
+
+def test_an_average_that_does_not_fit_is_an_error_that_names_the_column(tmp_path: Path) -> None:
+    table = table_of(tmp_path, {"d": wide("12345678901234567890.5", "1", scale=18)})
+    with pytest.raises(PredicateError, match="the average of 'd' does not fit into decimal128"):
+        answer(table, [Aggregate(Function.AVG, "d")])
+
+
+def test_averages_of_wide_decimals_have_all_digits_of_their_type(tmp_path: Path) -> None:
+    table = table_of(tmp_path, {"d": wide("1", "2", "2", scale=18)})
+    found = answer(table, [Aggregate(Function.AVG, "d")])["avg(d)"]
+    assert str(found[0].as_py()) == "1.6666666666666666666667"
+
+
 def test_nan_is_the_greatest_and_one_group(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"f": [1.0, math.nan, math.inf, -0.0, 0.0]}, splits=2)
     found = answer(

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from indextables.errors import SourceError
 from indextables.source import open_source
+from indextables.source.partition_values import parse_value
 from tests.source.lake import rows_of, spark_schema
 
 # Each list is a partition column of a table of its own: values as folder names write them.
@@ -81,6 +82,17 @@ def test_partition_values_are_typed_as_spark_types_them(spark: SparkSession, tmp
         ]:
             differing[name] = (texts, rows)
     assert differing == {}
+
+
+@pytest.mark.parametrize("text", ["12345678901234567890.123456789012345678", "-" + "9" * 20 + "." + "9" * 18])
+def test_a_partition_value_of_a_wide_decimal_is_exact(text: str) -> None:
+    found = parse_value(text, pa.decimal128(38, 18), "UTC", "the partition value of p")
+    assert str(found.as_py()) == text
+
+
+def test_a_partition_value_beyond_its_decimal_type_is_refused() -> None:
+    with pytest.raises(SourceError, match="p is '100', which is no value of the type"):
+        parse_value("100", pa.decimal128(2, 0), "UTC", "p")
 
 
 def _canonical(text: Any) -> Any:

@@ -88,6 +88,7 @@ def test_what_is_not_a_bundle_is_refused_by_name(tmp_path: Path) -> None:
         ("7", pa.int8(), 7),
         ("1.5", pa.decimal128(5, 2), Decimal("1.50")),
         ("9" * 38, pa.decimal128(38, 0), Decimal("9" * 38)),
+        ("12345678901234567890.5", pa.decimal128(38, 18), Decimal("12345678901234567890.5")),
         (dt.datetime(2024, 1, 2, tzinfo=dt.UTC), pa.date32(), dt.date(2024, 1, 2)),
         (dt.datetime(1970, 1, 1, 0, 0, 1, 2, tzinfo=dt.UTC), pa.timestamp("us", "UTC"), 1_000_002),
         ({"tags": ["a", "b"]}, pa.list_(pa.string()), ["a", "b"]),

@@ -39,6 +39,7 @@ from indextables.schema.type_info import (
     UTC_TIMESTAMP,
     TypeKind,
     fixed_width,
+    from_unscaled,
     info_of,
     is_signed_integer,
     kind_of,
@@ -225,8 +226,7 @@ def _number_bounds(type_: pa.DataType, literal: pa.Scalar) -> _Bounds:
 
 
 def _as_double(whole: int, scale: int) -> float:
-    # Decimals that are made of text are not rounded to the digits of the context.
-    return float(Decimal(f"{whole}E{-scale}")) if scale else float(whole)
+    return float(from_unscaled(whole, scale)) if scale else float(whole)
 
 
 def _first_where(lowest: int, highest: int, reached: Callable[[int], bool]) -> int:
@@ -278,7 +278,7 @@ def _micros(literal: pa.Scalar) -> Fraction:
 
 def _scalar(type_: pa.DataType, whole: int) -> pa.Scalar:
     if kind_of(type_) is TypeKind.DECIMAL:
-        return pa.scalar(Decimal(f"{whole}E{-type_.scale}"), type_)
+        return pa.scalar(from_unscaled(whole, type_.scale), type_)
     if type_ == pa.date64():
         return pa.scalar(whole, pa.int64()).cast(type_)
     return pa.scalar(whole, type_)

@@ -28,7 +28,9 @@ from indextables.schema.type_info import (
     NUMERIC,
     UTC_TIMESTAMP,
     TypeKind,
+    has_digits,
     kind_of,
+    round_half_up,
     sql_name,
 )
 
@@ -40,9 +42,6 @@ _NAMED_DOUBLES = {"nan": math.nan, "inf": math.inf, "infinity": math.inf}
 _TRUTHS = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(
     ("f", "false", "n", "no", "0"), False
 )
-# A precision for the product of two 38-digit numbers; Python's default of 28 digits would round.
-_EXACT = decimal.Context(prec=400, Emax=999_999, Emin=-999_999)
-
 # Numbers with more digits are beyond every type; Python refuses to parse thousands of digits.
 _ENOUGH_DIGITS = 100
 # Types whose names are also functions, such as double('NaN').
@@ -234,15 +233,11 @@ def _numeric(value: bool | float | decimal.Decimal, source: TypeKind, type_: pa.
 
 def _round_decimal(value: decimal.Decimal, type_: pa.DataType) -> pa.Scalar:
     """A decimal rounded half up to the type's scale, refused if it has too many digits then."""
-    rounded = value
     if value.adjusted() <= MAX_DECIMAL_DIGITS:
-        rounded = value.quantize(decimal.Decimal(1).scaleb(-type_.scale), decimal.ROUND_HALF_UP, _EXACT)
-    if (
-        value.adjusted() > MAX_DECIMAL_DIGITS
-        or abs(rounded.scaleb(type_.scale, _EXACT)) >= 10**type_.precision
-    ):
-        raise PredicateError(f"{value} is beyond the range of {sql_name(type_)}")
-    return pa.scalar(rounded, type_)
+        rounded = round_half_up(value, type_.scale)
+        if has_digits(rounded, type_.precision, type_.scale):
+            return pa.scalar(rounded, type_)
+    raise PredicateError(f"{value} is beyond the range of {sql_name(type_)}")
 
 
 def _cast_datetime(ticks: int, source: TypeKind, target: TypeKind, zone: str) -> int | None:

@@ -9,12 +9,16 @@ Every Spark type has one Arrow type in which its values are stored. Where severa
 names the Spark type under `TYPE_KEY`; without it the field has the Spark type of `_SPARK_TYPES`. The field
 metadata of Spark, which includes collations and the lengths of char and varchar, is kept under the key that
 PySpark uses for it.
+
+Decimals have up to 38 digits, so they are computed by functions of this module.
 """
 
+import decimal
 import functools
 import json
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
@@ -440,3 +444,36 @@ def is_variant(arrow: pa.DataType) -> bool:
 def dotted_name(path: tuple[str, ...]) -> str:
     """A path of names as SQL writes it."""
     return ".".join(path) or "(the schema)"
+
+
+# --- decimals: Python's own arithmetic rounds to 28 digits --------------------------------------------
+
+# The product of two decimals of 38 digits, and numbers of texts, are exact in it.
+EXACT = decimal.Context(prec=400, Emax=999_999, Emin=-999_999)
+
+
+def from_unscaled(whole: int, scale: int) -> Decimal:
+    """The decimal of an integer that counts units of the last digit.
+
+    >>> from_unscaled(12345678901234567890123456789012345678, 18)
+    Decimal('12345678901234567890.123456789012345678')
+    """
+    return Decimal(whole).scaleb(-scale, EXACT)
+
+
+def round_half_up(value: Decimal, scale: int) -> Decimal:
+    """The decimal with so many digits after the point, rounded as Spark's CAST rounds.
+
+    >>> round_half_up(Decimal("-0.125"), 2)
+    Decimal('-0.13')
+    """
+    return value.quantize(Decimal(1).scaleb(-scale, EXACT), decimal.ROUND_HALF_UP, EXACT)
+
+
+def has_digits(value: Decimal, precision: int, scale: int) -> bool:
+    """Whether a decimal with at most `scale` digits after the point has at most `precision` digits.
+
+    >>> has_digits(Decimal("99.9"), 3, 1), has_digits(Decimal("100.0"), 3, 1)
+    (True, False)
+    """
+    return bool(value.copy_abs().scaleb(scale, EXACT) < 10**precision)

@@ -6,7 +6,7 @@ Partition columns in the names of folders, `year=2024/team=a%2Fb`, are inferred 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from indextables.errors import SourceError
 from indextables.schema.calendar import format_date, parse_date, parse_timestamp, to_utc
-from indextables.schema.type_info import UTC_TIMESTAMP, TypeKind, kind_of, storage_kind_of
+from indextables.schema.type_info import UTC_TIMESTAMP, TypeKind, kind_of, round_half_up, storage_kind_of
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"[+-]?\d+")
@@ -26,8 +26,6 @@ _INT, _LONG = 1 << 31, 1 << 63
 _NULL, _STRING, _DOUBLE_TYPE = pa.null(), pa.string(), pa.float64()
 _INTEGER_DIGITS = {pa.int32(): 10, pa.int64(): 20}
 _BOOLEANS = {"true": True, "false": False}
-# The default context has 28 digits, decimals up to 38.
-_WIDE = Context(prec=80, rounding=ROUND_HALF_UP)
 
 
 class PartitionSpec(NamedTuple):
@@ -230,7 +228,7 @@ def _parsed(text: str, kind: pa.DataType, zone: str) -> Any:  # noqa: ANN401 - o
         case TypeKind.FLOAT:
             value = float(text)
         case TypeKind.DECIMAL:
-            value = Decimal(text).quantize(Decimal(1).scaleb(-kind.scale), context=_WIDE)
+            value = round_half_up(Decimal(text), kind.scale)
         case TypeKind.DATE:
             value = parse_date(text)
         case TypeKind.TIMESTAMP:

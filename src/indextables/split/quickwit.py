@@ -18,7 +18,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation
 from itertools import islice
 from pathlib import Path
 from typing import Any, assert_never
@@ -32,7 +32,7 @@ from indextables.limits import MAX_INDEX_META
 from indextables.options import Options
 from indextables.options.writing import TOKENIZER_NAMES
 from indextables.records import dataclass
-from indextables.schema.type_info import NESTED, TypeKind, kind_of
+from indextables.schema.type_info import NESTED, TypeKind, kind_of, round_half_up
 from indextables.split.footer import META
 from indextables.split.index.files import remove_folder, temporary_folder
 from indextables.split.mapping import Field, Kind, Mapping, field_name, json_root, value_kind
@@ -57,8 +57,6 @@ _COPY_BYTES = 8 << 20
 # The names of files in a bundle; they become files in a folder.
 _NAME = re.compile(r"\.?[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-# The default context has 28 digits, decimals up to 38.
-_WIDE = Context(prec=80)
 
 
 def bundle_mapping(text: str, schema: pa.Schema, partition_columns: Sequence[str] = ()) -> Mapping:
@@ -332,7 +330,7 @@ def _value(value: Any, type_: pa.DataType, column: str) -> Any:  # noqa: ANN401 
             instant = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
             return (instant - _EPOCH) // dt.timedelta(microseconds=1)
         case TypeKind.DECIMAL:
-            return Decimal(str(value)).quantize(Decimal(1).scaleb(-type_.scale), context=_WIDE)
+            return round_half_up(Decimal(str(value)), type_.scale)
         case TypeKind.INTEGER:
             return int(value)
         case TypeKind.FLOAT:

@@ -9,7 +9,6 @@ way (a decimal as a double, a date in the session's time zone), nothing is prune
 import math
 import re
 import struct
-from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple, assert_never
 
@@ -17,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from indextables.schema.calendar import parse_date, parse_timestamp
-from indextables.schema.type_info import TypeKind, kind_of, storage_kind_of
+from indextables.schema.type_info import TypeKind, from_unscaled, kind_of, storage_kind_of
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Spark compares an integer with a double as doubles: beyond these, integers are rounded on the way.
 _EXACT_DOUBLE, _EXACT_FLOAT = 2**53, 2**24
 _DIGITS = re.compile(r"-?[0-9]{1,15}")
-_WIDE = Context(prec=80)
 
 
 class Threshold(NamedTuple):
@@ -166,7 +164,7 @@ def _among_decimals(number: Fraction, scale: int) -> Threshold:
     floor = math.floor(scaled)
     if abs(floor) >= 10**38:
         return Threshold(None, exact=False, side=-1 if floor < 0 else 1)
-    point = Decimal(floor).scaleb(-scale, _WIDE)
+    point = from_unscaled(floor, scale)
     return Threshold(pa.scalar(point, pa.decimal128(38, scale)), floor == scaled)
 
 

@@ -1,6 +1,5 @@
 """The partial aggregate of one split: from its index if that is exact, else from its rows."""
 
-import decimal
 from collections.abc import Sequence
 from typing import Any, assert_never
 
@@ -28,7 +27,7 @@ from indextables.read.spec import (
     group_column,
 )
 from indextables.read.split_reader import SplitReader, split_errors
-from indextables.schema.type_info import TIMESTAMPS, TypeKind, kind_of
+from indextables.schema.type_info import TIMESTAMPS, TypeKind, from_unscaled, kind_of
 from indextables.split.query.index_aggregation import (
     GroupKey,
     IndexGroup,
@@ -294,7 +293,7 @@ def _sums(results: Sequence[MeasureResult], arrow: pa.DataType) -> pa.Array:
     if kind_of(arrow) is TypeKind.FLOAT:
         return pa.array(totals, pa.float64())
     scale = arrow.scale if kind_of(arrow) is TypeKind.DECIMAL else 0
-    exact = [None if t is None else decimal.Decimal(int(t)).scaleb(-scale) for t in totals]
+    exact = [None if t is None else from_unscaled(int(t), scale) for t in totals]
     return pa.array(exact, pa.decimal128(38, scale))
 
 
@@ -306,7 +305,7 @@ def decode_values(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
         case TypeKind.FLOAT:
             return pa.array(values, pa.float64()).cast(arrow)
         case TypeKind.DECIMAL:
-            exact = [None if v is None else decimal.Decimal(v).scaleb(-arrow.scale) for v in values]
+            exact = [None if v is None else from_unscaled(v, arrow.scale) for v in values]
             return pa.array(exact, arrow)
         case TypeKind.DATE:
             return pa.array(values, pa.int64()).cast(pa.int32()).cast(arrow)

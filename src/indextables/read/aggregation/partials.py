@@ -18,9 +18,11 @@ import pyarrow.compute as pc
 from indextables.errors import PredicateError
 from indextables.read.spec import Aggregate, AggregateSpec, Function
 from indextables.records import dataclass
-from indextables.schema.type_info import NESTED, TypeKind, kind_of
+from indextables.schema.type_info import EXACT, NESTED, TypeKind, has_digits, kind_of, round_half_up
 
 _WHOLE = pa.decimal128(38, 0)
+# Sums of decimals of so many digits have at most 38 digits, whatever the number of rows.
+_NARROW_DIGITS = 28
 _SIGN = np.int64(-(1 << 63))
 _NAN_ORDER = np.int64((1 << 63) - 1)
 # Fewer rows are grouped faster in one thread.
@@ -135,7 +137,10 @@ def _summable(values: pa.Array) -> pa.Array:
         case TypeKind.FLOAT:
             return values.cast(pa.float64())
         case TypeKind.DECIMAL:
-            return values.cast(pa.decimal128(38, values.type.scale))
+            # Arrow's sums of 128 bits wrap around.
+            wide = values.type.precision > _NARROW_DIGITS
+            scale = values.type.scale
+            return values.cast(pa.decimal256(76, scale) if wide else pa.decimal128(38, scale))
         case _:
             return values.cast(pa.int64()).cast(pa.decimal128(19, 0)).cast(_WHOLE)
 
@@ -223,7 +228,7 @@ def _result(
         case Function.SUM:
             return _sum(rows[f"s{i}"], aggregate, result)
         case Function.AVG:
-            return _average(rows[f"s{i}"], counts, result)
+            return _average(rows[f"s{i}"], counts, aggregate, result)
         case Function.MIN | Function.MAX:
             bound = rows[f"{bound_name(aggregate)}{i}"]
             if arrow is not None and kind_of(arrow) is TypeKind.FLOAT:
@@ -236,34 +241,37 @@ def _result(
 def _sum(sums: pa.ChunkedArray, aggregate: Aggregate, result: pa.DataType) -> pa.ChunkedArray | pa.Array:
     if kind_of(sums.type) is TypeKind.FLOAT:
         return sums
-    is_whole = kind_of(result) is TypeKind.INTEGER
-    limits = _LONG if is_whole else (1 - 10**result.precision, 10**result.precision - 1)
-    scale = 0 if is_whole else result.scale
     values = sums.to_pylist()
-    wide = decimal.Context(prec=80)
-    for value in values:
-        if value is not None and not limits[0] <= value.scaleb(scale, wide) <= limits[1]:
-            raise PredicateError(
-                f"the sum of '{aggregate.column}' does not fit into {result}; "
-                "cast the column to a wider decimal, or to double"
-            )
-    if is_whole:
-        return pa.array([None if value is None else int(value) for value in values], result)
-    return sums.cast(result)
+    if kind_of(result) is TypeKind.INTEGER:
+        whole = [None if value is None else int(value) for value in values]
+        if all(value is None or _LONG[0] <= value <= _LONG[1] for value in whole):
+            return pa.array(whole, result)
+    elif all(value is None or has_digits(value, result.precision, result.scale) for value in values):
+        return sums.cast(result)
+    raise _overflow("sum", aggregate, result)
 
 
-def _average(sums: pa.ChunkedArray, counts: pa.ChunkedArray, result: pa.DataType) -> pa.Array:
+def _average(
+    sums: pa.ChunkedArray, counts: pa.ChunkedArray, aggregate: Aggregate, result: pa.DataType
+) -> pa.Array:
     if kind_of(sums.type) is TypeKind.FLOAT:
         return pc.divide(sums, pc.if_else(pc.equal(counts, 0), pa.scalar(None, pa.int64()), counts))
-    averages: list[object] = []
-    is_double = kind_of(result) is TypeKind.FLOAT
-    with decimal.localcontext(prec=80):
-        for total, count in zip(sums.to_pylist(), counts.to_pylist(), strict=True):
-            if total is None or not count:
-                averages.append(None)
-            elif is_double:
-                averages.append(float(total) / count)
-            else:
-                unit = decimal.Decimal(1).scaleb(-result.scale)
-                averages.append((total / count).quantize(unit, decimal.ROUND_HALF_UP))
+    pairs_ = zip(sums.to_pylist(), counts.to_pylist(), strict=True)
+    if kind_of(result) is TypeKind.FLOAT:
+        return pa.array([float(total) / count if count else None for total, count in pairs_], result)
+    averages: list[decimal.Decimal | None] = []
+    for total, count in pairs_:
+        average = None
+        if count:
+            average = round_half_up(EXACT.divide(total, decimal.Decimal(count)), result.scale)
+            if not has_digits(average, result.precision, result.scale):
+                raise _overflow("average", aggregate, result)
+        averages.append(average)
     return pa.array(averages, result)
+
+
+def _overflow(what: str, aggregate: Aggregate, result: pa.DataType) -> PredicateError:
+    return PredicateError(
+        f"the {what} of '{aggregate.column}' does not fit into {result}; "
+        "cast the column to a wider decimal, or to double"
+    )
