@@ -1,12 +1,17 @@
 """Maintenance of a table from plain Python: typed results."""
 
+import re
 import shutil
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 import indextables as it
+from indextables import DateHistogram, Histogram
+from indextables.errors import IndexTablesError
 from tests.maintenance_tables import aged, appended, ids, orphan
 
 
@@ -43,6 +48,37 @@ def test_a_json_checkpoint_is_described_by_the_process_that_wrote_it(tmp_path: P
     state = table.refresh().state()
     assert (state.format, state.version) == ("json", written.version)
     assert state.created_ms
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda table: table.search(None), "a query is a text"),
+        (lambda table: table.search("a", field="m", limit="5"), "limit is '5'"),
+        (lambda table: table.search("a", field="m", limit=-1), "limit is -1"),
+        (lambda table: table.scan(limit=-1), "limit is -1"),
+        (lambda table: table.scan(limit=1.5), "limit is 1.5"),
+        (lambda table: table.purge(older_than=7), "timedelta(days=7), not 7"),
+        (lambda table: table.purge(log_retention="7d"), "not '7d'"),
+        (lambda table: table.merge(target_size="1G"), "1073741824 for 1G, not '1G'"),
+        (
+            lambda table: table.aggregate({"n": "count(*)"}, group_by=[DateHistogram("at", cast(Any, "1h"))]),
+            "an hour), not '1h'",
+        ),
+        (
+            lambda table: table.aggregate({"n": "count(*)"}, group_by=[Histogram("id", cast(Any, "10"))]),
+            "numbers, not '10'",
+        ),
+    ],
+)
+def test_arguments_of_another_type_are_named_in_an_error(
+    tmp_path: Path, call: Callable[[Any], object], message: str
+) -> None:
+    table = it.write(tmp_path / "t", [{"id": 1, "m": "a b"}], options={"indexing.typemap.m": "text"})
+    with pytest.raises(IndexTablesError, match=re.escape(message)):
+        call(table)
+    assert table.search("a", field="m", limit=0).num_rows == 0
+    assert table.scan(limit=1).num_rows == table.search("a", field="m", limit=None).num_rows == 1
 
 
 def test_a_lost_log_is_repaired(tmp_path: Path) -> None:

@@ -345,6 +345,10 @@ class MergeOptions:
     @classmethod
     def sized(cls, target_bytes: int) -> "MergeOptions":
         """The options for merging all splits to about this size."""
+        if not isinstance(target_bytes, int):
+            raise OptionError(
+                f"a target size is a number of bytes, such as {1 << 30} for 1G, not {target_bytes!r}"
+            )
         if target_bytes < opt.MIN_MERGE_TARGET:
             raise OptionError(f"a target size of {target_bytes} bytes is too small; give 1M or more")
         return cls(target_bytes)

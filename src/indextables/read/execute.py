@@ -16,7 +16,7 @@ from indextables.read.aggregation.from_log import from_log
 from indextables.read.aggregation.from_split import empty_partial, split_partial
 from indextables.read.aggregation.partials import Partial, merge, result_table
 from indextables.read.parallel import each, in_order, open_readers, parallelism, splits_at_once
-from indextables.read.spec import Aggregate, AggregateSpec, Group, ScanSpec, aggregate_spec
+from indextables.read.spec import Aggregate, AggregateSpec, Group, ScanSpec, aggregate_spec, check_limit
 from indextables.read.split_reader import SplitReader
 from indextables.read.split_rows import scan_splits
 from indextables.read.table_context import SplitRef, TableContext, plan_splits
@@ -61,6 +61,7 @@ def scan(
 
     Several splits are read at once, in bounded memory; rows come in the order of the splits.
     """
+    check_limit(limit)
     plan = plan_splits(snapshot, where, options)
     schema = plan.table.select_fields(columns)
     spec = ScanSpec(plan.table, tuple(schema.names), where, limit=limit)

@@ -17,7 +17,7 @@ from indextables.options import Options, reading
 from indextables.predicate import Always, And, Column, Predicate, Search, SearchKind
 from indextables.predicate.query_language import split_path
 from indextables.read.parallel import each, parallelism, splits_at_once
-from indextables.read.spec import FRAGMENT_LENGTH, SCORE
+from indextables.read.spec import FRAGMENT_LENGTH, SCORE, check_limit
 from indextables.read.split_reader import SplitReader, split_errors
 from indextables.read.table_context import SplitPlan, SplitRef, TableContext, plan_splits, table_context
 from indextables.records import dataclass
@@ -69,6 +69,7 @@ def search(  # noqa: PLR0913 - the arguments of Table.search
         highlight: Text columns for which `_highlight_<column>` is added: a fragment around the matches,
             which are in `<b>` (the rest is escaped for HTML), or null.
     """
+    check_limit(limit)
     operator = Search(SearchKind.INDEXQUERY, None if field is None else _column(field, snapshot), query)
     both: Predicate = operator if where is None else And((operator, where))
     plan = plan_splits(snapshot, both, options, by_terms=False)

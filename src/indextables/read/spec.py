@@ -2,16 +2,18 @@
 
 import itertools
 import math
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
+from numbers import Real
 from typing import TypeAlias, assert_never
 
 import pyarrow as pa
 
-from indextables.errors import PredicateError
+from indextables.errors import OptionError, PredicateError
 from indextables.predicate import Predicate, Search
 from indextables.predicate.traversal import searches_of
 from indextables.read.table_context import TableContext
@@ -31,6 +33,20 @@ _AGGREGATE_TEXT = re.compile(
     r"\s*(?P<function>\w+)\s*\(\s*(?P<distinct>distinct\s+)?(?P<column>\*|`(?:[^`]|``)+`|[^()]*?)\s*\)\s*",
     re.IGNORECASE,
 )
+
+
+def check_limit(limit: int | None) -> None:
+    """Refuse a maximum number of rows that is none."""
+    try:
+        is_valid = limit is None or operator.index(limit) >= 0
+    except TypeError:
+        is_valid = False
+    if not is_valid:
+        raise OptionError(f"limit is {limit!r}, but a number of rows, 0 or more, or None for all is expected")
+
+
+def _are_numbers(*values: object) -> bool:
+    return all(isinstance(value, Real) for value in values)
 
 
 class Function(StrEnum):
@@ -69,6 +85,10 @@ class Histogram:
 
     def __post_init__(self) -> None:
         """Reject an interval that is not positive."""
+        if not _are_numbers(self.interval, self.offset):
+            raise PredicateError(
+                f"interval and offset of a histogram are numbers, not {self.interval!r} and {self.offset!r}"
+            )
         if not (math.isfinite(self.interval) and self.interval > 0 and math.isfinite(self.offset)):
             raise PredicateError(f"a histogram needs a positive interval, not {self.interval}")
 
@@ -84,6 +104,11 @@ class DateHistogram:
 
     def __post_init__(self) -> None:
         """Reject an interval that is not positive."""
+        if not _are_numbers(self.interval_us, self.offset_us):
+            raise PredicateError(
+                "interval and offset of a date histogram are numbers of microseconds (3_600_000_000 is an "
+                f"hour), not {self.interval_us!r} and {self.offset_us!r}"
+            )
         if self.interval_us <= 0:
             raise PredicateError(f"a date histogram needs a positive interval, not {self.interval_us} us")
 

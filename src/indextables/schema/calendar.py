@@ -235,4 +235,6 @@ def epoch_milliseconds(moment: dt.datetime | str) -> int:
 
 def hours_of(span: dt.timedelta | None) -> float | None:
     """The length of a span in hours; None for None."""
+    if span is not None and not isinstance(span, dt.timedelta):
+        raise OptionError(f"a time is a timedelta, such as timedelta(days=7), not {span!r}")
     return None if span is None else span / dt.timedelta(hours=1)
