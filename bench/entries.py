@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.log.format.files import FILES, conform
-from indextables.log.format.nested import map_of
 from indextables.options import Options
+from indextables.schema.conversion import map_of
 from indextables.schema.spark import from_arrow
-from indextables.schema.statistics import PARQUET_TAG
+from indextables.schema.values import PARQUET_TAG
 from indextables.split.mapping import mapping_for
 
 COLUMNS: pa.Schema = pa.schema(

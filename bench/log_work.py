@@ -21,10 +21,9 @@ from bench.measure import Prepare
 from indextables.log.checkpoint import checkpoint
 from indextables.log.conflict import Draft
 from indextables.log.environment import Environment
-from indextables.log.format.actions import Metadata, Remove
+from indextables.log.format.actions import REGISTRY_PREFIX, Metadata, Remove
 from indextables.log.format.files import to_adds
 from indextables.log.format.names import LOG_FOLDER, MANIFEST_FOLDER
-from indextables.log.format.schema_registry import REGISTRY_PREFIX
 from indextables.log.format.version_file import unpack
 from indextables.log.load import Loader
 from indextables.log.snapshot import BaseState

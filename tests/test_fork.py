@@ -23,9 +23,9 @@ import pytest
 import indextables
 from indextables.errors import IndexTablesError
 from indextables.options import Options
-from indextables.split.index.builder import IndexBuilder
 from indextables.split.index.cache import index_cache
 from indextables.split.mapping import mapping_for
+from indextables.split.writer import IndexBuilder
 
 LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Semaphore)
 

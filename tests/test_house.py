@@ -20,6 +20,7 @@ SOURCES = sorted((ROOT / "src").rglob("*.py"))
 LIMIT = 700
 PACKAGES = {"indextables", "pyspark_indextables", "bench", "scripts"}
 # A package per noun or verb; a module that exists only because of a line limit is merged into another one.
+# Every file of Python counts, with those that only describe a package.
 MOST_MODULES = 200
 # Participles say nothing as names: a noun says what a thing is, a verb what a function does.
 PARTICIPLES = {
@@ -41,9 +42,7 @@ def test_a_module_is_short_and_says_what_it_is(path: Path) -> None:
 
 
 def test_there_are_not_too_many_modules() -> None:
-    package = ROOT / "src" / "indextables"
-    modules = [path for path in package.rglob("*.py") if path.name != "__init__.py"]
-    assert len(modules) <= MOST_MODULES, "put it into the module whose job it is"
+    assert len(SOURCES) <= MOST_MODULES, "put it into the module whose job it is"
 
 
 def names_in(tree: ast.AST) -> Iterator[str]:

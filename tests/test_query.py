@@ -18,7 +18,7 @@ import indextables
 from indextables import query as q
 from indextables.errors import QuerySyntaxError
 from indextables.predicate.query_language import depth_of, parse_query, to_text
-from indextables.predicate.query_tree import Negation, Phrase, Term
+from indextables.predicate.tree import Negation, Phrase, Term
 
 ODD = (
     "AND",

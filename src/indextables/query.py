@@ -25,7 +25,7 @@ from indextables.predicate.query_language import (
     split_path,
     to_text,
 )
-from indextables.predicate.query_tree import (
+from indextables.predicate.tree import (
     AllDocs,
     AllOf,
     AnyOf,

@@ -537,8 +537,7 @@ class Table:
         Args:
             where: a condition on partition columns: only splits of these partitions.
         """
-        from indextables.maintain.figures import split_components
-        from indextables.maintain.listing import partition_condition
+        from indextables.maintain.figures import partition_condition, split_components
 
         chosen = None if where is None else partition_condition(self._snapshot, where)
         return list(split_components(self._snapshot, self._log.store, chosen))

@@ -15,18 +15,17 @@ import pyarrow as pa
 from indextables.commands.grammar import parse_statement
 from indextables.errors import IndexTablesError
 from indextables.log.format import avro, version_file
+from indextables.log.format.actions import registry_of
 from indextables.log.format.avro import schema_json
 from indextables.log.format.checkpoint_files import checkpoint_file, read_checkpoint, read_pointer
 from indextables.log.format.files import FILE_ENTRY
 from indextables.log.format.manifest import read_manifest
-from indextables.log.format.schema_registry import registry_of
 from indextables.log.format.state_manifest import STATE_MANIFEST, decode_state, resolve_manifest_path
 from indextables.log.snapshot import Delta
 from indextables.predicate import evaluate, parse_condition, parse_query, to_sql
 from indextables.predicate.query_language import to_text
 from indextables.schema.spark import to_arrow
-from indextables.schema.statistics import null_counts
-from indextables.schema.values import parse_partition_path, parse_values
+from indextables.schema.values import null_counts, parse_partition_path, parse_values
 from indextables.split.checksum import split_extension
 from indextables.split.footer import CHECKSUM_KEY, FOOTER_KEY, MAGIC, read_footer
 from indextables.split.index.term_filter import (

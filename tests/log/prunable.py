@@ -24,8 +24,7 @@ from indextables.predicate import (
     TextMatch,
     TextMatchKind,
 )
-from indextables.schema.statistics import PARQUET_TAG, Statistics
-from indextables.schema.values import NULL_PARTITION, format_values
+from indextables.schema.values import NULL_PARTITION, PARQUET_TAG, Statistics, format_values
 
 UTC = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(

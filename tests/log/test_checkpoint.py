@@ -13,8 +13,7 @@ from indextables import metrics
 from indextables.errors import CredentialsError, StateExpiredError, StoreError
 from indextables.log.conflict import Draft
 from indextables.log.format import checkpoint_files
-from indextables.log.format.actions import MergeSkip, Txn
-from indextables.log.format.schema_registry import schema_hash
+from indextables.log.format.actions import MergeSkip, Txn, schema_hash
 from indextables.log.format.state_manifest import StateManifest
 from indextables.log.snapshot import Snapshot
 from indextables.log.snapshot_cache import invalidate

@@ -21,8 +21,16 @@ from indextables.errors import (
     StoreError,
 )
 from indextables.log.conflict import Draft
-from indextables.log.format.actions import Add, CommitInfo, MergeSkip, Metadata, Protocol, Remove, Txn
-from indextables.log.format.schema_registry import schema_hash
+from indextables.log.format.actions import (
+    Add,
+    CommitInfo,
+    MergeSkip,
+    Metadata,
+    Protocol,
+    Remove,
+    Txn,
+    schema_hash,
+)
 from indextables.log.format.version_file import decode
 from indextables.log.snapshot_cache import invalidate
 from indextables.store import open_store

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from indextables.log.pruning import columns, metrics_evaluator
-from indextables.log.pruning.metrics_evaluator import (
+from indextables.log import column_metrics, pruning
+from indextables.log.pruning import (
     bounds_may_match,
     evaluate_metrics,
     prune,
@@ -525,7 +525,7 @@ def test_the_bounds_of_a_list_are_parsed_once_for_all_conditions(monkeypatch: py
     parsed = []
     parse = parse_values
     monkeypatch.setattr(
-        columns, "parse_values", lambda *args, **more: parsed.append(1) or parse(*args, **more)
+        column_metrics, "parse_values", lambda *args, **more: parsed.append(1) or parse(*args, **more)
     )
     assert prune(files, c(Op.EQ, 6), schema, ()).to_pylist() == [False, True, False, False]
     assert prune(files, c(Op.EQ, 11), schema, ()).to_pylist() == [False, False, True, False]
@@ -544,16 +544,16 @@ def test_a_list_is_evaluated_with_the_schema_and_partitions_of_each_query() -> N
 
 def test_the_entries_of_a_list_are_released_with_it() -> None:
     schema = pa.schema([("c", pa.int64())])
-    before = len(metrics_evaluator._read_entries)
+    before = len(pruning._read_entries)
     files = table_of([File([{"c": 1}], {}, "ours").entry(None, schema, ())])
     prune(files, c(Op.EQ, 1), schema, ())
-    assert len(metrics_evaluator._read_entries) == before + 1
+    assert len(pruning._read_entries) == before + 1
     del files
-    assert len(metrics_evaluator._read_entries) == before
+    assert len(pruning._read_entries) == before
 
 
 def test_many_entries_and_columns_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "_MAX_METRICS", 6)
+    monkeypatch.setattr(column_metrics, "_MAX_METRICS", 6)
     names = [f"c{n}" for n in range(9)]
     schema = pa.schema([(name, pa.int64()) for name in names])
     rows = [File([dict.fromkeys(names, v)], {}, "ours").entry(None, schema, ()) for v in range(3)]
@@ -561,5 +561,5 @@ def test_many_entries_and_columns_do_not_fill_the_memory(monkeypatch: pytest.Mon
     for name in names * 2:
         condition = Compare(Op.EQ, column(name), pa.scalar(1))
         assert prune(files, condition, schema, ()).to_pylist() == [False, True, False]
-    (entries,) = metrics_evaluator._read_entries[id(files)].batches
+    (entries,) = pruning._read_entries[id(files)].batches
     assert len(entries._metrics) <= 3

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from indextables.log.pruning.metrics_evaluator import First, may_hold_first
+from indextables.log.pruning import First, may_hold_first
 from tests.log.prunable import PARTITIONS, SCHEMA, File, table_of
 from tests.log.test_prune_property import CUTS, POOLS, seeds
 

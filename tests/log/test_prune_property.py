@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.log.pruning.metrics_evaluator import (
+from indextables.log.pruning import (
     bounds_may_match,
     evaluate_metrics,
     prune,

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indextables.log.format.actions import Metadata
-from indextables.log.format.files import from_adds, to_adds
-from indextables.log.format.schema_registry import (
+from indextables.log.format.actions import (
     REGISTRY_PREFIX,
+    Metadata,
     deduplicate,
     deduplicate_files,
     registry_of,
     renormalize,
     schema_hash,
 )
+from indextables.log.format.files import from_adds, to_adds
 from tests.log.entries import ORIGINAL, an_add, files_of
 
 ID = '{"fast":true,"indexed":true,"name":"id","stored":true,"type":"i64"}'

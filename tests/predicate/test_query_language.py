@@ -11,7 +11,8 @@ from hypothesis.strategies import SearchStrategy
 
 from indextables.errors import QuerySyntaxError
 from indextables.predicate.query_language import parse_query, to_text
-from indextables.predicate.query_tree import (
+from indextables.predicate.traversal import FieldUse, fields_of, leaves_of
+from indextables.predicate.tree import (
     AllDocs,
     AllOf,
     AnyOf,
@@ -28,7 +29,6 @@ from indextables.predicate.query_tree import (
     Wild,
     Wildcard,
 )
-from indextables.predicate.traversal import FieldUse, fields_of, leaves_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "query-language.md"
 MANY, ONE = Wild.MANY, Wild.ONE

@@ -30,8 +30,8 @@ from indextables.predicate import (
     parse_condition,
     to_sql,
 )
-from indextables.predicate.lexer import TokenKind, tokenize
 from indextables.predicate.patterns import simplify
+from indextables.predicate.sql_text import TokenKind, tokenize
 from indextables.predicate.traversal import is_false, is_true
 from tests.predicate.condition_rows import (
     PATHS,

@@ -25,10 +25,9 @@ from indextables.predicate import (
     TextMatch,
     TextMatchKind,
 )
-from indextables.predicate import query_tree as q
+from indextables.predicate import tree as q
 from indextables.predicate.query_language import parse_query
-from indextables.predicate.query_tree import Range
-from indextables.predicate.tree import Column
+from indextables.predicate.tree import Column, Range
 
 TEXT = {"t", "both", "brief", "loose"}
 UNQUALIFIED = ["s", "t", "both", "brief", "loose", "h"]

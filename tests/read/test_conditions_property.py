@@ -27,7 +27,7 @@ from indextables.predicate import (
     TextMatch,
     TextMatchKind,
 )
-from indextables.predicate import query_tree as q
+from indextables.predicate import tree as q
 from indextables.predicate.query_language import to_text
 from tests.read.read_oracle import holds
 from tests.read.read_tables import HUGE, LONG_WORD, SCHEMA, WORDS, generated

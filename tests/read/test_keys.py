@@ -12,7 +12,7 @@ import pytest
 import indextables
 from indextables.errors import UnknownFieldError
 from indextables.predicate import Column, Compare, Not, Op, Search, SearchKind
-from indextables.predicate import query_tree as q
+from indextables.predicate import tree as q
 from indextables.predicate.query_language import to_text
 from tests.read.read_oracle import json_items, json_leaf
 from tests.read.read_tables import opened

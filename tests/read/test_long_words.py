@@ -10,7 +10,7 @@ import pytest
 import indextables
 from indextables.options.writing import find_tokenizer
 from indextables.predicate import patterns
-from indextables.predicate.query_tree import Wild
+from indextables.predicate.tree import Wild
 from indextables.split.index.encode import rows_with_long_tokens
 from indextables.split.query.row_matcher import within_edit_distance
 from tests.read.read_oracle import edits

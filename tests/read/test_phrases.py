@@ -9,7 +9,7 @@ import pytest
 
 import indextables
 from indextables.predicate import Column, Not, Search, SearchKind
-from indextables.predicate.query_tree import Phrase, Prefix, QueryLeaf, Term
+from indextables.predicate.tree import Phrase, Prefix, QueryLeaf, Term
 from indextables.split.index.tokenizers import Token
 from indextables.split.mapping import Field, Kind
 from indextables.split.query.row_matcher import TextColumn, TokenTable, match_text

@@ -9,8 +9,7 @@ import pytest
 
 import indextables as it
 from indextables.cli.main import main
-from indextables.report import report_page
-from indextables.report.health import advice_for, table_health
+from indextables.report import advice_for, report_page, table_health
 from tests.maintenance_tables import aged, appended, orphan
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from indextables.errors import OptionError
 from indextables.options import Options
-from indextables.schema.statistics import FileStatistics, Statistics, merge_statistics, truncate_up
-from indextables.schema.values import parse_values
+from indextables.schema.values import FileStatistics, Statistics, merge_statistics, parse_values, truncate_up
 
 TEXTS = st.text(
     st.one_of(st.sampled_from("ab\ud7ff\ue000\U0010ffff"), st.characters(exclude_categories=["Cs"]))

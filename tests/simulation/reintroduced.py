@@ -27,7 +27,7 @@ from indextables.log.format.names import Listing, state_folder
 from indextables.log.load import Loader
 from indextables.log.segment import bases, full_listing
 from indextables.log.snapshot import Snapshot
-from indextables.maintain import listing, merge, purge
+from indextables.maintain import figures, merge, purge
 from indextables.options import Options
 
 Patch = pytest.MonkeyPatch
@@ -172,13 +172,13 @@ def states_may_appear_long_after_their_manifests(patch: Patch) -> None:
 @_bug("C7", 27)
 def folders_with_an_equals_sign_are_partitions(patch: Patch) -> None:
     """A folder with `=` in its name is never asked whether it is a table: a purge deletes its splits."""
-    original = listing.TableListing._in_another_table
+    original = figures.TableListing._in_another_table
 
     def in_another_table(self: Any, path: str) -> bool:
         self._above = [(name, False if "=" in name else held) for name, held in self._above]
         return original(self, path)
 
-    patch.setattr(listing.TableListing, "_in_another_table", in_another_table)
+    patch.setattr(figures.TableListing, "_in_another_table", in_another_table)
 
 
 @_bug("H1", 9)

@@ -23,9 +23,8 @@ from indextables.errors import (
     UnsupportedSourceError,
 )
 from indextables.source import SourceReader, open_source
-from indextables.source.deletion_bitmap import read_bitmap, read_framed
-from indextables.source.delta.table import _B85, _Z85
-from indextables.source.snapshot import SourceSnapshot
+from indextables.source.delta import _B85, _Z85
+from indextables.source.snapshot import SourceSnapshot, read_bitmap, read_framed
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "text": [f"row {i}" for i in range(10)]})
 MAGIC = (1_681_511_377).to_bytes(4, "little")

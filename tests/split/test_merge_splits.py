@@ -12,7 +12,7 @@ import tantivy
 
 from indextables.errors import SplitError, UnreadableSplitError
 from indextables.options import Options
-from indextables.schema.statistics import Statistics
+from indextables.schema.values import Statistics
 from indextables.split.footer import read_footer
 from indextables.split.mapping import Kind, mapping_for
 from indextables.split.merge import LookupSample, MergeSource, merge_splits

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import indextables as it
-from indextables.split.parquet.storage_types import strip_validity
+from indextables.split.parquet.writer import strip_validity
 
 
 def never(name: str, kind: pa.DataType) -> pa.Field:

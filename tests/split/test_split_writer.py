@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from indextables.errors import SchemaError, SplitError
 from indextables.options import Options
-from indextables.schema.statistics import Statistics
+from indextables.schema.values import Statistics
 from indextables.split.footer import read_footer
 from indextables.split.index.tokenizers import analyzer_of
 from indextables.split.mapping import PARTIAL_FIELD, Kind, mapping_for

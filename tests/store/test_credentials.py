@@ -21,8 +21,8 @@ from indextables.store import open_store
 from indextables.store.credentials import Identity
 from indextables.store.hadoop import with_hadoop_keys
 from indextables.store.location import locate
+from indextables.store.remote import redact
 from indextables.store.settings import ClientSettings, settings
-from indextables.store.translate import redact
 from tests.servers import azure
 from tests.servers.azure import AzureServer
 from tests.servers.identity import machine_role, service

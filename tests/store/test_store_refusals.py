@@ -2,7 +2,7 @@
 
 import pytest
 
-from indextables.store.translate import is_refused
+from indextables.store.remote import is_refused
 
 TIMED_OUT = "Generic S3 error: error sending request for url ({}): operation timed out"
 

@@ -12,7 +12,7 @@ import pytest
 
 import indextables
 from indextables.errors import OptionError, SourceError
-from indextables.split.index.builder import IndexBuilder
+from indextables.split.writer import IndexBuilder
 from indextables.sync import run
 from indextables.sync.run import SyncResult
 
@@ -21,7 +21,7 @@ KILLED = """
 import os, signal, sys
 import indextables
 from indextables.log.transaction_log import TransactionLog
-from indextables.split.index.builder import IndexBuilder
+from indextables.split.writer import IndexBuilder
 from indextables.sync import run
 
 place, moment, number, source, index = sys.argv[1:]

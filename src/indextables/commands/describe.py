@@ -12,8 +12,7 @@ from indextables.commands.grammar import condition
 from indextables.log.format.actions import Action, Add, CommitInfo, MergeSkip, Metadata, Protocol, Remove, Txn
 from indextables.log.format.names import LOG_FOLDER
 from indextables.log.history import LogFileActions
-from indextables.maintain.figures import column_skipping, split_components, state_figures
-from indextables.maintain.listing import partition_condition
+from indextables.maintain.figures import column_skipping, partition_condition, split_components, state_figures
 
 _STATE = pa.schema(
     {

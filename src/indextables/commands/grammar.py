@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 from indextables.commands.declarations import COMMANDS, Arguments, Clause, Command, TableArgument, ValueKind
 from indextables.errors import CommandError, PredicateError
-from indextables.predicate.lexer import Cursor, TokenKind, point_at
+from indextables.predicate.sql_text import Cursor, TokenKind, point_at
 from indextables.predicate.tree import suggestion
 from indextables.records import dataclass
 from indextables.schema.calendar import parse_timestamp_literal

@@ -11,8 +11,15 @@ of the commit is unknown, nothing is deleted.
 from collections.abc import Sequence
 
 from indextables.data_files import open_log
-from indextables.ingest.plan import WritePlan, finish_write, has_batch, plan_write
-from indextables.ingest.replace import Replace, covered_splits, removes
+from indextables.ingest.plan import (
+    Replace,
+    WritePlan,
+    covered_splits,
+    finish_write,
+    has_batch,
+    plan_write,
+    removes,
+)
 from indextables.ingest.splits import SplitUploads
 from indextables.ingest.target import Mode, as_reader
 from indextables.log.format.actions import Add

@@ -18,9 +18,17 @@ import pyarrow.compute as pc
 
 from indextables.errors import HistoryExpiredError, ProtocolError, SchemaError, VersionNotFoundError
 from indextables.log.format import files as file_lists
-from indextables.log.format.actions import COMPANION_FORMAT_KEY, Action, Add, CommitInfo, Metadata, Remove
+from indextables.log.format.actions import (
+    COMPANION_FORMAT_KEY,
+    REGISTRY_PREFIX,
+    Action,
+    Add,
+    CommitInfo,
+    Metadata,
+    Remove,
+    registry_of,
+)
 from indextables.log.format.names import Listing
-from indextables.log.format.schema_registry import REGISTRY_PREFIX, registry_of
 from indextables.log.load import Loader, check_lineage
 from indextables.log.segment import reachable, segments_at, version_files
 from indextables.log.snapshot import BaseState, Delta, Snapshot

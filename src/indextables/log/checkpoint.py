@@ -27,7 +27,17 @@ from indextables.errors import (
 )
 from indextables.log.conflict import without_registry
 from indextables.log.environment import Environment
-from indextables.log.format.actions import STATES, Action, CommitInfo, MergeSkip, Metadata, Protocol
+from indextables.log.format.actions import (
+    REGISTRY_PREFIX,
+    STATES,
+    Action,
+    CommitInfo,
+    MergeSkip,
+    Metadata,
+    Protocol,
+    deduplicate_files,
+    renormalize,
+)
 from indextables.log.format.checkpoint_files import (
     AVRO_STATE,
     Pointer,
@@ -45,7 +55,6 @@ from indextables.log.format.names import (
     state_folder,
     version_file,
 )
-from indextables.log.format.schema_registry import REGISTRY_PREFIX, deduplicate_files, renormalize
 from indextables.log.format.state_manifest import (
     FilterBundle,
     ManifestInfo,

@@ -46,10 +46,19 @@ from indextables.log.conflict import (
 )
 from indextables.log.environment import Environment
 from indextables.log.format import version_file
-from indextables.log.format.actions import Action, Add, CommitInfo, Metadata, check_writable, upgrade_for
+from indextables.log.format.actions import (
+    REGISTRY_PREFIX,
+    Action,
+    Add,
+    CommitInfo,
+    Metadata,
+    check_writable,
+    deduplicate,
+    schema_hash,
+    upgrade_for,
+)
 from indextables.log.format.names import Listing
 from indextables.log.format.names import version_file as version_path
-from indextables.log.format.schema_registry import REGISTRY_PREFIX, deduplicate, schema_hash
 from indextables.log.load import Loader, check_lineage
 from indextables.log.segment import (
     VersionFile,

@@ -24,8 +24,17 @@ import pyarrow.compute as pc
 
 from indextables.errors import CommitConflictError
 from indextables.log.environment import CLOCK_SKEW_MS
-from indextables.log.format.actions import Action, Add, CommitInfo, MergeSkip, Metadata, Protocol, Remove, Txn
-from indextables.log.format.schema_registry import REGISTRY_PREFIX
+from indextables.log.format.actions import (
+    REGISTRY_PREFIX,
+    Action,
+    Add,
+    CommitInfo,
+    MergeSkip,
+    Metadata,
+    Protocol,
+    Remove,
+    Txn,
+)
 from indextables.log.snapshot import Snapshot
 from indextables.options.writing import INDEXING_PREFIX
 from indextables.records import dataclass

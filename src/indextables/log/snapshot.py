@@ -33,6 +33,7 @@ from indextables.log.format.actions import (
     Txn,
     companion_error,
     is_companion,
+    registry_of,
 )
 from indextables.log.format.files import unescaped_bounds, with_unescaped_partitions
 from indextables.log.format.manifest import (
@@ -42,7 +43,6 @@ from indextables.log.format.manifest import (
     read_blocks,
     read_start,
 )
-from indextables.log.format.schema_registry import registry_of
 from indextables.log.format.state_manifest import (
     Bounds,
     FilterBundle,
@@ -51,7 +51,7 @@ from indextables.log.format.state_manifest import (
     StateManifest,
     resolve_manifest_path,
 )
-from indextables.log.pruning.metrics_evaluator import bounds_may_match, prune
+from indextables.log.pruning import bounds_may_match, prune
 from indextables.predicate import Predicate
 from indextables.records import dataclass
 from indextables.schema.spark import to_arrow

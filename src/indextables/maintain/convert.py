@@ -20,8 +20,8 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import jobs
 from indextables.maintain import merge as merging
+from indextables.maintain.figures import in_partitions, partition_condition
 from indextables.maintain.jobs import Progress, TaskSet
-from indextables.maintain.listing import in_partitions, partition_condition
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.predicate import Predicate

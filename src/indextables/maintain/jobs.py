@@ -27,8 +27,8 @@ import msgspec
 from indextables.errors import CommandError
 from indextables.options import Options
 from indextables.options import maintenance as opt
-from indextables.private_folder import NotPrivateError, make_private
 from indextables.records import dataclass
+from indextables.store.local import NotPrivateError, make_private
 
 Result = TypeVar("Result")
 # Called with the number of finished tasks and the number of all tasks.

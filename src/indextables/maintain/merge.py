@@ -35,8 +35,8 @@ from indextables.log.format.actions import Add, MergeSkip
 from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.log.transaction_log import MERGE, TransactionLog
 from indextables.maintain import jobs
+from indextables.maintain.figures import in_partitions, partition_condition
 from indextables.maintain.jobs import Progress, TaskSet
-from indextables.maintain.listing import in_partitions, partition_condition
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.options.writing import MERGE_HEAP_SIZE, with_heap_size

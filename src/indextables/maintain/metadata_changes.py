@@ -13,7 +13,7 @@ from indextables.log.format.actions import Add, Metadata
 from indextables.log.format.files import from_adds, removes_of, to_adds
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain.listing import (
+from indextables.maintain.figures import (
     distinct_partitions,
     in_partitions,
     missing_paths,

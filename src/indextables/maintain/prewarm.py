@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from indextables.errors import CommandError, IndexTablesError, StoreError
 from indextables.log.snapshot import Snapshot
+from indextables.maintain.figures import in_partitions, partition_condition
 from indextables.maintain.jobs import Job, JobKind, start
-from indextables.maintain.listing import in_partitions, partition_condition
 from indextables.maintain.merge import MergeContext
 from indextables.options import Options
 from indextables.options import maintenance as opt

@@ -34,7 +34,7 @@ from indextables.log.format.names import LOG_FOLDER, relative_paths
 from indextables.log.retention import ExpiredFiles
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain.listing import TableListing, split_of
+from indextables.maintain.figures import TableListing, split_of
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.options.log import PROTOCOL_CHECK

@@ -20,7 +20,7 @@ from indextables.log.format.files import to_adds
 from indextables.log.format.names import LOG_FOLDER
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain.listing import SPLIT, TableListing, missing_paths
+from indextables.maintain.figures import SPLIT, TableListing, missing_paths
 from indextables.maintain.metadata_changes import with_mappings
 from indextables.options import Options
 from indextables.options.log import CACHE_ENABLED, PROTOCOL_CHECK

@@ -5,7 +5,7 @@ Every option is a constant (`CHECKPOINT_INTERVAL`) with its key, type, default a
 from the same declarations.
 """
 
-from indextables.options import cloud, companion, log, maintenance, reading, scala_keys, writing
+from indextables.options import cloud, log, maintenance, reading, scala_keys, writing
 from indextables.options.declare import (
     OPENED,
     PREFIX,

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from indextables.errors import PredicateError, QuerySyntaxError
 from indextables.predicate.query_language import to_text
-from indextables.predicate.query_tree import InSet, Range
 from indextables.predicate.traversal import map_leaves
 from indextables.predicate.tree import (
     Always,
@@ -20,10 +19,12 @@ from indextables.predicate.tree import (
     Column,
     Compare,
     In,
+    InSet,
     IsNull,
     Op,
     Or,
     Predicate,
+    Range,
     Search,
     SearchKind,
 )

@@ -12,7 +12,7 @@ from typing import Any, assert_never
 import pyarrow as pa
 
 from indextables.errors import PredicateError
-from indextables.predicate.lexer import Cursor, TokenKind
+from indextables.predicate.sql_text import Cursor, TokenKind
 from indextables.predicate.tree import suggestion
 from indextables.schema.calendar import (
     DAY_MICROS,

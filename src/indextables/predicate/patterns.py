@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import PredicateError
-from indextables.predicate.query_tree import Wild
 from indextables.predicate.tree import (
     Compare,
     Like,
@@ -21,6 +20,7 @@ from indextables.predicate.tree import (
     Predicate,
     TextMatch,
     TextMatchKind,
+    Wild,
     constant_unless_null,
 )
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from indextables.errors import QuerySyntaxError
-from indextables.predicate.lexer import lone_surrogate, point_at
-from indextables.predicate.query_tree import (
+from indextables.predicate.sql_text import lone_surrogate, point_at
+from indextables.predicate.tree import (
     AllDocs,
     AllOf,
     AnyOf,
@@ -27,11 +27,11 @@ from indextables.predicate.query_tree import (
     QueryNode,
     Range,
     Regex,
+    Search,
     Term,
     Wild,
     Wildcard,
 )
-from indextables.predicate.tree import Search
 from indextables.records import dataclass
 
 AND_WORDS = frozenset({"AND", "&&"})

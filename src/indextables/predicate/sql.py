@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from indextables.errors import PredicateError
-from indextables.predicate.lexer import ARITHMETIC, OPERATORS, SEARCHES, Cursor, Token, TokenKind
 from indextables.predicate.literals import (
     CASTS,
     cast_literal,
@@ -41,6 +40,7 @@ from indextables.predicate.operands import (
     text_match,
 )
 from indextables.predicate.query_language import parse_search
+from indextables.predicate.sql_text import ARITHMETIC, OPERATORS, SEARCHES, Cursor, Token, TokenKind
 from indextables.predicate.traversal import depth_of
 from indextables.predicate.tree import (
     And,

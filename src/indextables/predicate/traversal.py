@@ -9,41 +9,39 @@ from typing import NamedTuple, assert_never
 import pyarrow as pa
 
 from indextables.predicate.evaluate import evaluate
-from indextables.predicate.query_tree import (
+from indextables.predicate.tree import (
     AllDocs,
     AllOf,
+    Always,
+    And,
     AnyOf,
     Boost,
+    Column,
+    Compare,
     Exists,
     FieldPath,
     Fuzzy,
+    In,
     InSet,
+    IsNull,
+    Like,
     Negation,
+    NestedCondition,
+    Not,
+    Op,
+    Or,
     Phrase,
+    Predicate,
     Prefix,
     QueryLeaf,
     QueryNode,
     Range,
     Regex,
-    Term,
-    Wildcard,
-)
-from indextables.predicate.tree import (
-    Always,
-    And,
-    Column,
-    Compare,
-    In,
-    IsNull,
-    Like,
-    NestedCondition,
-    Not,
-    Op,
-    Or,
-    Predicate,
     Search,
+    Term,
     TextMatch,
     Values,
+    Wildcard,
 )
 from indextables.records import dataclass
 

@@ -20,10 +20,10 @@ from indextables.source.description import (
     UnindexedFile,
 )
 from indextables.split.footer import POSITIONS, Footer
-from indextables.split.index.builder import build_index
 from indextables.split.parquet.reader import BATCH_BYTES, BATCH_ROWS, ReaderState, RowReader
 from indextables.split.query.required_terms import TermFilters
 from indextables.split.query.searcher import IndexSearcher, is_cached, open_index, open_rebuilt_index
+from indextables.split.writer import build_index
 from indextables.store import Store
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

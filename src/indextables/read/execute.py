@@ -8,13 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import PredicateError
-from indextables.log.pruning.metrics_evaluator import evaluate_metrics
+from indextables.log.pruning import evaluate_metrics
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.predicate import Predicate
-from indextables.read.aggregation.from_log import from_log
-from indextables.read.aggregation.from_split import empty_partial, split_partial
-from indextables.read.aggregation.partials import Partial, merge, result_table
+from indextables.read.aggregation import Partial, empty_partial, from_log, merge, result_table, split_partial
 from indextables.read.parallel import each, in_order, open_readers, parallelism, splits_at_once
 from indextables.read.spec import Aggregate, AggregateSpec, Group, ScanSpec, aggregate_spec, check_limit
 from indextables.read.split_reader import SplitReader

@@ -16,7 +16,7 @@ from indextables.log.format.files import from_adds
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
-from indextables.options.companion import FRESHNESS, LATEST, METADATA_FILE
+from indextables.options.maintenance import FRESHNESS, LATEST, METADATA_FILE
 from indextables.read.table_context import UNINDEXED_TAG
 from indextables.schema.values import format_values
 from indextables.split.footer import PARQUET_TAG

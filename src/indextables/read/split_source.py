@@ -23,7 +23,6 @@ from indextables.options import Options
 from indextables.read.table_context import SplitRef, TableContext
 from indextables.records import dataclass
 from indextables.split.footer import Footer, forget_tails, read_footer, read_tail
-from indextables.split.index.builder import build_index
 from indextables.split.index.term_filter import TermFilter
 from indextables.split.parquet.reader import ReaderState, RowReader, slice_batch
 from indextables.split.query.required_terms import TermFilters
@@ -35,6 +34,7 @@ from indextables.split.query.searcher import (
     open_rebuilt_index,
 )
 from indextables.split.quickwit import bundle_rows
+from indextables.split.writer import build_index
 from indextables.store import CacheScope, Store
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

@@ -17,7 +17,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.options import log as opt
-from indextables.options.companion import FRESHNESS, LATEST, METADATA_FILE, TABLE_ROOT
+from indextables.options.maintenance import FRESHNESS, LATEST, METADATA_FILE, TABLE_ROOT
 from indextables.options.writing import STORE_ONLY_FIELDS
 from indextables.predicate import columns_of, evaluate, parse_condition
 from indextables.predicate.traversal import has_search

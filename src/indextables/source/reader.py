@@ -15,7 +15,7 @@ from indextables.errors import MissingExtraError, ObjectMissingError, SourceChan
 from indextables.options import Options
 from indextables.schema.type_info import decode_dictionary
 from indextables.source.columns import Column, Projection
-from indextables.source.delta.table import open_delta
+from indextables.source.delta import open_delta
 from indextables.source.locations import Locations
 from indextables.source.parquet_file import BATCH_ROWS, FileBytes, ParquetFile
 from indextables.source.parquet_folder import open_folder

@@ -38,7 +38,7 @@ from indextables.read.stream import Offset, TableStream
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.schema.spark import to_arrow
 from indextables.spark.planner.read_context import start_of
-from indextables.spark.planner.split_assignment import assign_splits
+from indextables.spark.planner.scan_plan import assign_splits
 from indextables.spark.planner.tables import (
     LOCATION_OPTIONS,
     READ_SCOPES,

@@ -25,7 +25,7 @@ from indextables.cache import Cache
 from indextables.errors import SplitError
 from indextables.limits import MAX_INDEX_BYTES, MAX_INDEX_META, MAX_PARQUET_FOOTER
 from indextables.records import dataclass
-from indextables.schema.statistics import null_counts
+from indextables.schema.values import null_counts
 from indextables.split.checksum import CHECKSUM_FORMAT, ChunkChecksums, is_sealed
 from indextables.split.mapping import Mapping
 from indextables.split.tantivy_layout import POSITIONS_SUFFIX

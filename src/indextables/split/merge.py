@@ -31,7 +31,7 @@ from indextables.errors import (
 from indextables.options import Options
 from indextables.options.writing import HEAP_SIZE
 from indextables.records import dataclass
-from indextables.schema.statistics import FileStatistics, Statistics, merge_statistics
+from indextables.schema.values import FileStatistics, Statistics, merge_statistics
 from indextables.split.footer import (
     META,
     POSITIONS,
@@ -41,7 +41,6 @@ from indextables.split.footer import (
     RowIdRange,
     SplitMetadata,
 )
-from indextables.split.index.builder import IndexBuilder
 from indextables.split.index.encode import hash_values, integer_values
 from indextables.split.index.files import (
     committed_files,
@@ -55,7 +54,14 @@ from indextables.split.index.term_filter import FilterWriter
 from indextables.split.mapping import ROW_FIELD, Field, Kind, Mapping, resolve_fields
 from indextables.split.parquet.reader import BATCH_ROWS, RowGroup, RowReader
 from indextables.split.parquet.writer import RowWriter
-from indextables.split.writer import SplitFile, finish_split, index_level, new_source_id, write_filters
+from indextables.split.writer import (
+    IndexBuilder,
+    SplitFile,
+    finish_split,
+    index_level,
+    new_source_id,
+    write_filters,
+)
 from indextables.store import Store
 
 _ROWS = 24

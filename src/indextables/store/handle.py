@@ -21,7 +21,7 @@ from indextables.errors import (
     UnsafeStoreError,
 )
 from indextables.options import Options, cloud
-from indextables.options.companion import SOURCE_STORE
+from indextables.options.maintenance import SOURCE_STORE
 from indextables.store.backend import AmbiguousCreateError, Backend, Backoff, ObjectInfo, Sink
 from indextables.store.credentials import (
     CacheScope,

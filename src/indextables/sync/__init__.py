@@ -13,7 +13,7 @@ from threading import Event
 from indextables.data_files import open_log
 from indextables.errors import OptionError
 from indextables.options import Options, Where
-from indextables.options.companion import TARGET_INPUT_SIZE
+from indextables.options.maintenance import TARGET_INPUT_SIZE
 from indextables.options.writing import COMPANION_HEAP_SIZE, TYPEMAP, with_heap_size
 from indextables.source.companion import set_roots
 from indextables.store import CredentialsProvider, open_store

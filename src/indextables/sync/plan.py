@@ -15,7 +15,7 @@ from indextables.log.format.files import removes_of
 from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
-from indextables.options.companion import TARGET_INPUT_SIZE
+from indextables.options.maintenance import TARGET_INPUT_SIZE
 from indextables.options.writing import (
     FAST_FIELDS,
     INDEXING_PREFIX,

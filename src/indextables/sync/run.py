@@ -15,7 +15,7 @@ from indextables.log.format.actions import Add, Txn, companion_protocol
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
-from indextables.options.companion import BACKOFF_MULTIPLIER, MAX_ERRORS
+from indextables.options.maintenance import BACKOFF_MULTIPLIER, MAX_ERRORS
 from indextables.records import dataclass
 from indextables.source.companion import set_roots
 from indextables.source.reader import METADATA_FILES

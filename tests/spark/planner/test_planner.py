@@ -33,7 +33,7 @@ from indextables.spark.planner import inline, scan_plan
 from indextables.spark.planner.dispatch import answer
 from indextables.spark.planner.expressions import Scope, condition
 from indextables.spark.planner.read_context import microseconds
-from indextables.spark.planner.split_assignment import assign_splits
+from indextables.spark.planner.scan_plan import assign_splits
 from indextables.spark.planner.write import _stream_options
 from indextables.spark.tasks import MESSAGE
 from indextables.store import open_store

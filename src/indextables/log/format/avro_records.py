@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.log.format.avro import AvroError, Schema, check_schema, full_name, long_bytes, read_long
-from indextables.log.format.nested import list_parts, map_parts
 from indextables.records import dataclass
+from indextables.schema.conversion import list_parts, map_parts
 
 # A value of any schema.
 Datum: TypeAlias = Any

@@ -18,11 +18,10 @@ import pyarrow.compute as pc
 from indextables.errors import LogError
 from indextables.log.format.actions import Add, Int32, Int64, Remove
 from indextables.log.format.avro import NAMESPACE
-from indextables.log.format.nested import map_of, map_parts, null_mask
 from indextables.log.format.state_manifest import Bounds
-from indextables.schema.statistics import PARQUET_TAG
+from indextables.schema.conversion import map_of, map_parts, null_mask
 from indextables.schema.type_info import TypeKind, kind_of
-from indextables.schema.values import NULL_PARTITION
+from indextables.schema.values import NULL_PARTITION, PARQUET_TAG
 
 # The fields of an entry in their order, with their ids in Avro. Names and types are those of `Add`, which is
 # the form in JSON; the forms in Arrow and Avro are derived from it.

@@ -24,7 +24,6 @@ from indextables.log.format import avro
 from indextables.log.format.avro import AvroError, check_schema
 from indextables.log.format.avro_records import decode_data, encode_records, record_layout
 from indextables.log.format.files import FILE_ENTRY, FILES, conform
-from indextables.log.format.nested import list_parts, lookup, map_of, map_parts, null_mask, select_offsets
 from indextables.log.format.state_manifest import (
     BLOCKS_KEY,
     BlockInfo,
@@ -34,6 +33,7 @@ from indextables.log.format.state_manifest import (
     read_index,
 )
 from indextables.records import dataclass
+from indextables.schema.conversion import list_parts, lookup, map_of, map_parts, null_mask, select_offsets
 from indextables.schema.type_info import TypeKind, kind_of
 from indextables.schema.values import NULL_PARTITION, parse_values
 from indextables.store import Store

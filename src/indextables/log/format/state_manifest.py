@@ -22,13 +22,12 @@ from msgspec import Struct
 from indextables.errors import CorruptLogError, ProtocolError
 from indextables.limits import MAX_BUNDLE, records_limit
 from indextables.log.format import avro, version_file
-from indextables.log.format.actions import MergeSkip, Metadata, Protocol, Txn
+from indextables.log.format.actions import REGISTRY_PREFIX, MergeSkip, Metadata, Protocol, Txn
 from indextables.log.format.avro import CHECKSUM_KEY, AvroError, Data, Header
 from indextables.log.format.avro_records import decode_datum, encode_datum
 from indextables.log.format.names import is_filter_bundle
-from indextables.log.format.nested import lookup
-from indextables.log.format.schema_registry import REGISTRY_PREFIX
 from indextables.records import dataclass
+from indextables.schema.conversion import lookup
 
 BLOCKS_KEY = "indextables.blocks"
 

@@ -24,10 +24,9 @@ from indextables.errors import ObjectMissingError, SourceChangedError, SourceErr
 from indextables.records import dataclass
 from indextables.schema.type_info import NESTED, TypeKind, kind_of
 from indextables.source.columns import Column, Projection
-from indextables.source.deletion_bitmap import read_framed
 from indextables.source.iceberg.metadata import StoreIO
 from indextables.source.parquet_file import FileBytes, ParquetFile
-from indextables.source.snapshot import SourceFile, SourceSnapshot
+from indextables.source.snapshot import SourceFile, SourceSnapshot, read_framed
 from indextables.split.parquet.pages import Ints
 
 _PATH_ID, _POSITION_ID = 2_147_483_546, 2_147_483_545

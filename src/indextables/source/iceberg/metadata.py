@@ -39,7 +39,7 @@ from indextables.errors import (
     UnsupportedSourceError,
 )
 from indextables.options import Options
-from indextables.options.companion import (
+from indextables.options.maintenance import (
     ICEBERG_CATALOG_TYPE,
     ICEBERG_CREDENTIAL,
     ICEBERG_TOKEN,

@@ -24,7 +24,7 @@ from indextables.options.log import STATS_COLUMNS
 from indextables.options.maintenance import JOBS_AT_ONCE
 from indextables.options.writing import INDEXING_PREFIX
 from indextables.schema.spark import from_arrow
-from indextables.spark.planner.split_assignment import preferred_executor
+from indextables.spark.planner.scan_plan import preferred_executor
 from indextables.spark.planner.tables import (
     TableLocation,
     arrow_stream,

@@ -14,9 +14,14 @@ from indextables.cache import Cache
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options, reading
 from indextables.predicate import to_sql
-from indextables.read.aggregation.from_log import from_log
-from indextables.read.aggregation.from_split import index_partial, index_suffices, split_partial
-from indextables.read.aggregation.partials import Partial, result_table
+from indextables.read.aggregation import (
+    Partial,
+    from_log,
+    index_partial,
+    index_suffices,
+    result_table,
+    split_partial,
+)
 from indextables.read.execute import aggregate_files, merge_partials
 from indextables.read.parallel import each, open_readers, parallelism
 from indextables.read.spec import AggregateSpec, ScanSpec

@@ -11,7 +11,7 @@ from indextables.spark.planner.aggregation import can_order_by, must_be_complete
 from indextables.spark.planner.expressions import conditions
 from indextables.spark.planner.inline import can_answer_groups
 from indextables.spark.planner.read_context import make_buckets, read_context
-from indextables.spark.planner.split_assignment import select_splits
+from indextables.spark.planner.scan_plan import select_splits
 
 _MAX_SHOWN_VALUES = 100
 

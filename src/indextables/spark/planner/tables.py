@@ -21,9 +21,9 @@ from indextables.log.format.actions import Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options, Where, check_scope, cloud, reading
-from indextables.options.companion import SOURCE_STORE
 from indextables.options.declare import is_secret, plain_key, resolved_key
 from indextables.options.log import STATS_COLUMNS
+from indextables.options.maintenance import SOURCE_STORE
 from indextables.predicate import Op
 from indextables.predicate.addresses import address_comparison
 from indextables.read.freshness import read_snapshot

@@ -40,7 +40,6 @@ from typing import Self
 from indextables import metrics
 from indextables.errors import IndexCacheError, SplitError
 from indextables.options import Options, reading
-from indextables.private_folder import NotPrivateError, make_own, make_private
 from indextables.records import dataclass
 from indextables.split.index.cache_entry import (
     ENTRY,
@@ -62,6 +61,7 @@ from indextables.split.index.cache_entry import (
     verify_locked,
     write_entry,
 )
+from indextables.store.local import NotPrivateError, make_own, make_private
 
 # Other processes fill the cache too, so its size is measured again after so many seconds.
 _COUNT_AFTER_S = 10.0

@@ -38,8 +38,7 @@ from indextables.split.parquet.pages import (
     SparseFile,
     select_pages,
 )
-from indextables.split.parquet.row_groups import EncodedRowGroup, RowGroupWriter
-from indextables.split.parquet.storage_types import from_storage
+from indextables.split.parquet.writer import EncodedRowGroup, RowGroupWriter, from_storage
 from indextables.store import Store
 
 # Below this many bytes of pages, threads cost more than they save.

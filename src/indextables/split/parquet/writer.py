@@ -1,9 +1,21 @@
-"""Writes the rows of a split as Parquet; encodings and codecs are chosen from a sample."""
+"""Writes the rows of a split as Parquet; encodings and codecs are chosen from a sample.
 
+Arrow encodes row groups but cannot copy them. Here a row group has its column chunks as bytes, from Arrow or
+from another split; its metadata and page indexes are adapted to its place in the new file.
+
+Some Arrow types cannot be stored in Parquet. A struct without fields gets one field `_empty`, always null; an
+interval of months, days and nanoseconds becomes its 16 bytes. All other types are stored as they are. Below a
+null struct, Arrow marks the fields as null even if they are required, and Parquet's writer then rejects them
+as nulls of a required field. So the validity of required fields is removed: values below a null struct are
+never read.
+"""
+
+import functools
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import IO, Any
+from dataclasses import replace
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -12,15 +24,282 @@ import pyarrow.parquet as pq
 
 from indextables.options import Options
 from indextables.options.writing import COMPRESSION_LEVEL, PAGE_BYTES, ROW_GROUP_BYTES
-from indextables.schema.type_info import DATETIME, NESTED, TypeKind, kind_of, leaf_count, storage_kind_of
-from indextables.split.footer import ROW_COLUMN
-from indextables.split.parquet.metadata import FileMetadata, RowGroupMetadata
-from indextables.split.parquet.row_groups import (
-    EncodedRowGroup,
-    KeyValues,
-    RowGroupWriter,
+from indextables.records import dataclass
+from indextables.schema.type_info import (
+    DATETIME,
+    NESTED,
+    TypeKind,
+    child_fields,
+    kind_of,
+    leaf_count,
+    replace_children,
+    storage_kind_of,
 )
-from indextables.split.parquet.storage_types import to_storage, to_storage_schema
+from indextables.split.checksum import ChunkChecksums, crc32, seal
+from indextables.split.footer import MAGIC, ROW_COLUMN, Checksums
+from indextables.split.parquet.metadata import ByteRange, Bytes, ColumnChunk, FileMetadata, RowGroupMetadata
+from indextables.split.parquet.pages import add_page_checksums, shift_pages
+
+_EMPTY = pa.struct([pa.field("_empty", pa.bool_())])
+_INTERVAL = pa.month_day_nano_interval()
+
+
+def storage_type(kind: pa.DataType) -> pa.DataType:
+    """The type that stores values of this type in Parquet.
+
+    >>> storage_type(pa.struct([]))
+    StructType(struct<_empty: bool>)
+    """
+    if kind == _INTERVAL:
+        return pa.binary(16)
+    if kind_of(kind) is TypeKind.STRUCT and not kind.num_fields:
+        return _EMPTY
+    return replace_children(kind, lambda field: field.with_type(storage_type(field.type)))
+
+
+def to_storage_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of the Parquet part, without `_row`."""
+    return pa.schema([f.with_type(storage_type(f.type)) for f in schema], schema.metadata)
+
+
+def to_storage(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column in the type that stores it, without validity bitmaps of required fields."""
+    return strip_validity(_convert(column, storage_type(column.type)))
+
+
+def from_storage(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """A column that was read, in its own type."""
+    return _convert(column, type_)
+
+
+def _convert(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column as another type of the same layout."""
+    if column.type == kind:
+        return column
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([_convert(chunk, kind) for chunk in column.chunks], kind)
+    if _INTERVAL in (kind, column.type):
+        buffers = column.buffers()
+        return pa.Array.from_buffers(kind, len(column), buffers, column.null_count, column.offset)
+    match storage_kind_of(kind):
+        case TypeKind.STRUCT if kind_of(column.type) is TypeKind.STRUCT:
+            return _convert_struct(column, kind)
+        case TypeKind.MAP | TypeKind.LIST:
+            return _convert_lists(column, kind)
+        case _:
+            return column.cast(kind)
+
+
+def _convert_struct(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if kind.num_fields == 0 or column.type.num_fields == 0:
+        children = [] if kind.num_fields == 0 else [pa.nulls(len(column), pa.bool_())]
+        return _struct(column, children, kind)
+    # Fields by position, without the validity of the struct, which is added again below.
+    children = [_convert(column.field(i).slice(0, len(column)), field.type) for i, field in enumerate(kind)]
+    return _struct(column, children, kind)
+
+
+def _struct(column: pa.Array, children: list[pa.Array], kind: pa.DataType) -> pa.Array:
+    if not children:
+        validity = column.is_valid().cast(pa.bool_())
+        bits = validity.buffers()[1] if column.null_count else None
+        return pa.Array.from_buffers(kind, len(column), [bits], -1, validity.offset)
+    missing = column.is_null() if column.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=missing)
+
+
+def _convert_lists(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    missing = column.is_null() if column.null_count else None
+    offsets = column.offsets
+    start, end = offsets[0].as_py(), offsets[len(offsets) - 1].as_py()
+    shifted = pa.array(offsets.to_numpy() - start, pa.int32())
+    if kind_of(kind) is TypeKind.MAP:
+        keys = _convert(column.keys.slice(start, end - start), kind.key_type)
+        items = _convert(column.items.slice(start, end - start), kind.item_type)
+        return pa.MapArray.from_arrays(shifted, keys, items, type=kind, mask=missing)
+    values = _convert(column.values.slice(start, end - start), kind.value_type)
+    return pa.ListArray.from_arrays(shifted, values, type=kind, mask=missing)
+
+
+def strip_validity(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column, without validity bitmaps of required fields."""
+    if not _has_required(column.type):
+        return column
+    return pa.chunked_array([_strip_nested(chunk) for chunk in column.chunks], column.type)
+
+
+@functools.cache
+def _has_required(kind: pa.DataType) -> bool:
+    """Whether the type has required fields, besides the keys of maps."""
+    match storage_kind_of(kind):
+        case TypeKind.STRUCT | TypeKind.LIST:
+            return any(not field.nullable or _has_required(field.type) for field in child_fields(kind))
+        case TypeKind.MAP:
+            item = kind.item_field
+            return not item.nullable or _has_required(item.type) or _has_required(kind.key_type)
+        case _:
+            return False
+
+
+def _strip_field(values: pa.Array, field: pa.Field) -> pa.Array:
+    values = _strip_nested(values) if _has_required(field.type) else values
+    return values if field.nullable or not values.null_count else _drop_validity(values)
+
+
+def _strip_nested(array: pa.Array) -> pa.Array:
+    kind = array.type
+    missing = array.is_null() if array.null_count else None
+    if kind_of(kind) is TypeKind.STRUCT:
+        children = [_strip_field(array.field(i), field) for i, field in enumerate(kind)]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=missing)
+    offsets = array.offsets
+    start, end = offsets[0].as_py(), offsets[len(offsets) - 1].as_py()
+    shifted = pa.array(offsets.to_numpy() - start, pa.int32())
+    if kind_of(kind) is TypeKind.MAP:
+        keys = _strip_field(array.keys.slice(start, end - start), kind.key_field)
+        items = _strip_field(array.items.slice(start, end - start), kind.item_field)
+        return pa.MapArray.from_arrays(shifted, keys, items, type=kind, mask=missing)
+    values = _strip_field(array.values.slice(start, end - start), kind.value_field)
+    return pa.ListArray.from_arrays(shifted, values, type=kind, mask=missing)
+
+
+def _drop_validity(array: pa.Array) -> pa.Array:
+    kind = array.type
+    match storage_kind_of(kind):
+        case TypeKind.STRUCT if kind.num_fields:
+            children = [array.field(i) for i in range(kind.num_fields)]
+            return pa.StructArray.from_arrays(children, fields=list(kind))
+        case TypeKind.MAP:
+            return pa.MapArray.from_arrays(array.offsets, array.keys, array.items, type=kind)
+        case TypeKind.LIST:
+            return pa.ListArray.from_arrays(array.offsets, array.values, type=kind)
+        case _:
+            return _drop_validity_bitmap(array)
+
+
+def _drop_validity_bitmap(array: pa.Array) -> pa.Array:
+    _, *values = array.buffers()
+    return pa.Array.from_buffers(array.type, len(array), [None, *values], 0, array.offset)
+
+
+# Reads parts of a file.
+ReadRanges: TypeAlias = Callable[[list[ByteRange]], Sequence[Bytes]]
+# The entries of the footer, from the checksums of the rows before it.
+KeyValues: TypeAlias = Callable[[Checksums], Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedChunk:
+    """A column chunk: its bytes, which began at `start` of their file, its metadata and page indexes."""
+
+    data: Bytes
+    start: int
+    metadata: ColumnChunk
+    column_index: bytes | None
+    offset_index: bytes | None
+
+    def checksums(self) -> ChunkChecksums:
+        """The checksums of its bytes."""
+        indexes = (None if data is None else crc32(data) for data in (self.column_index, self.offset_index))
+        return ChunkChecksums(crc32(self.data), *indexes)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRowGroup:
+    """A row group: its number of rows, and a chunk for every leaf column."""
+
+    rows: int
+    chunks: tuple[EncodedChunk, ...]
+
+    @classmethod
+    def read(cls, group: RowGroupMetadata, ranges: ReadRanges) -> "EncodedRowGroup":
+        """Read a row group of a file; `ranges` gives the bytes of parts of that file."""
+        columns = group.columns
+        indexes = [(column.column_index_range, column.offset_index_range) for column in columns]
+        present = [index for pair in indexes for index in pair if index is not None]
+        read = iter(ranges([*(column.byte_range for column in columns), *present]))
+        data = [next(read) for _ in columns]
+        chunks = []
+        for column, body, pair in zip(columns, data, indexes, strict=True):
+            column_index, offset_index = (None if index is None else bytes(next(read)) for index in pair)
+            chunks.append(EncodedChunk(body, column.byte_range[0], column, column_index, offset_index))
+        return cls(group.num_rows, tuple(chunks))
+
+    def with_last(self, other: "EncodedRowGroup") -> "EncodedRowGroup":
+        """The same with the last column of another group."""
+        return EncodedRowGroup(self.rows, (*self.chunks[:-1], other.chunks[-1]))
+
+    def check(self, checksums: Sequence[ChunkChecksums]) -> None:
+        """Raise ValueError if the bytes of a chunk or of a page index differ from their checksum."""
+        for number, (chunk, expected) in enumerate(zip(self.chunks, checksums, strict=True)):
+            if chunk.checksums() != expected:
+                raise ValueError(f"column chunk {number} or its page index differs from its checksum")
+
+
+@dataclass(frozen=True, slots=True)
+class _ChunkRecord:
+    """What the footer needs of a chunk once its pages are written."""
+
+    metadata: ColumnChunk
+    column_index: bytes | None
+    offset_index: bytes | None
+    checksums: ChunkChecksums
+
+
+class RowGroupWriter:
+    """Writes row groups to a sink, then bytes of the caller, then the footer.
+
+    `template` is the metadata of a file with the same columns: schema, key-values and the name of the writer.
+    """
+
+    def __init__(self, sink: IO[bytes], template: FileMetadata) -> None:
+        self._sink = sink
+        self._template = template
+        # Of every row group: its offset, its rows, and its chunks without their pages.
+        self._groups: list[tuple[int, int, list[_ChunkRecord]]] = []
+        sink.write(MAGIC)
+
+    def add(self, group: EncodedRowGroup) -> None:
+        """Append a row group."""
+        start = self._sink.tell()
+        self._groups.append((start, group.rows, [self._append(chunk) for chunk in group.chunks]))
+
+    def close(self, key_values: KeyValues) -> int:
+        """Write the page indexes and the footer; returns the offset of the footer."""
+        chunks = [chunk for _, _, group in self._groups for chunk in group]
+        column_indexes = [self._write_index(chunk.column_index) for chunk in chunks]
+        offset_indexes = [self._write_index(chunk.offset_index) for chunk in chunks]
+        columns = iter(
+            chunk.metadata.with_page_indexes(column_index, offset_index)
+            for chunk, column_index, offset_index in zip(chunks, column_indexes, offset_indexes, strict=True)
+        )
+        groups = [
+            RowGroupMetadata.of([next(columns) for _ in group], rows, offset, ordinal)
+            for ordinal, (offset, rows, group) in enumerate(self._groups)
+        ]
+        checksums = [[chunk.checksums for chunk in group] for _, _, group in self._groups]
+        start = self._sink.tell()
+        data = seal(self._template.with_rows(groups, key_values(checksums)).to_bytes())
+        self._sink.write(data + len(data).to_bytes(4, "little") + MAGIC)
+        return start
+
+    def _append(self, chunk: EncodedChunk) -> _ChunkRecord:
+        """Write the pages of a chunk."""
+        by = self._sink.tell() - chunk.start
+        self._sink.write(chunk.data)
+        offset_index = chunk.offset_index
+        if offset_index is not None:
+            offset_index = shift_pages(add_page_checksums(offset_index, chunk.data, chunk.start), by)
+        written = replace(chunk, offset_index=offset_index)
+        return _ChunkRecord(chunk.metadata.shifted(by), chunk.column_index, offset_index, written.checksums())
+
+    def _write_index(self, index: bytes | None) -> ByteRange | None:
+        if index is None:
+            return None
+        start = self._sink.tell()
+        self._sink.write(index)
+        return start, start + len(index)
+
 
 # A row group is copied without encoding it again if it has at least 1/16 of the full size.
 _MIN_COPY_FRACTION = 16

@@ -10,8 +10,8 @@ from indextables.errors import PredicateError, QuerySyntaxError, UnknownFieldErr
 from indextables.options import Options, reading
 from indextables.predicate import Search, SearchKind
 from indextables.predicate.query_language import parse_search
-from indextables.predicate.query_tree import FieldPath, QueryNode
 from indextables.predicate.traversal import fields_of
+from indextables.predicate.tree import FieldPath, QueryNode
 from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.mapping import Field, Kind, Mapping

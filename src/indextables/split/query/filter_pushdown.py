@@ -33,8 +33,8 @@ from indextables.predicate import (
 )
 from indextables.predicate.addresses import address_block
 from indextables.predicate.evaluate import evaluate
-from indextables.predicate.query_tree import InSet, Term, Wild
 from indextables.predicate.traversal import conjuncts
+from indextables.predicate.tree import InSet, Term, Wild
 from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.index.encode import float_values, integer_values

@@ -12,7 +12,7 @@ import tantivy
 from tantivy import Query
 
 from indextables.errors import IndexTablesError, QuerySyntaxError
-from indextables.predicate.query_tree import (
+from indextables.predicate.tree import (
     AllDocs,
     AllOf,
     AnyOf,

@@ -15,7 +15,7 @@ import pyarrow as pa
 from indextables.errors import SplitError
 from indextables.options.writing import TokenBoundary
 from indextables.predicate import And, Column, Compare, In, Op, Or, Predicate, Search
-from indextables.predicate.query_tree import (
+from indextables.predicate.tree import (
     AllOf,
     AnyOf,
     Boost,

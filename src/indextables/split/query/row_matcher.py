@@ -20,7 +20,8 @@ from indextables.options.writing import TokenBoundary
 from indextables.predicate import Column, Compare, In, Op, patterns
 from indextables.predicate.addresses import address_block, address_range, merge_blocks
 from indextables.predicate.evaluate import evaluate
-from indextables.predicate.query_tree import (
+from indextables.predicate.traversal import fields_of
+from indextables.predicate.tree import (
     AllDocs,
     AllOf,
     AnyOf,
@@ -39,7 +40,6 @@ from indextables.predicate.query_tree import (
     Wild,
     Wildcard,
 )
-from indextables.predicate.traversal import fields_of
 from indextables.records import dataclass
 from indextables.schema.type_info import NESTED, TypeKind, kind_of
 from indextables.split.index.tokenizers import (

@@ -10,7 +10,7 @@ from tantivy import Query
 
 from indextables.errors import QuerySyntaxError
 from indextables.predicate import patterns
-from indextables.predicate.query_tree import (
+from indextables.predicate.tree import (
     AllDocs,
     Exists,
     Fuzzy,

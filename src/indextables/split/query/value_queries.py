@@ -14,7 +14,7 @@ from indextables.predicate import Values
 from indextables.predicate.addresses import LAST_ADDRESS, address_block, address_range, merge_blocks
 from indextables.predicate.evaluate import is_consecutive
 from indextables.predicate.literals import parse_literal
-from indextables.predicate.query_tree import (
+from indextables.predicate.tree import (
     AllDocs,
     Exists,
     Fuzzy,
