@@ -237,6 +237,33 @@ def test_entries_that_are_all_in_use_are_not_counted_for_every_other_one(
     assert cache.stats().entries == 0
 
 
+def test_the_files_of_an_entry_that_did_not_change_are_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = IndexCache(tmp_path)
+    looked: list[str] = []
+    real = entries.allocated_bytes
+    monkeypatch.setattr(
+        "indextables.split.index.cache.allocated_bytes", lambda e: looked.append(Path(e).name) or real(e)
+    )
+    for n in range(4):
+        cache.lease(f"k{n}", SIZE, fill).close()
+    for key in ("k0", "k1", "k2"):
+        age(cache, key, 100)
+    assert cache.stats().bytes == 4 * SIZE
+    looked.clear()
+    assert cache.stats().bytes == 4 * SIZE
+    assert looked == ["k3"], "the space of young files may not be allocated yet"
+    # Another process writes more into an entry.
+    contents = read_entry(tmp_path / "entries" / "k1")
+    assert contents is not None
+    (tmp_path / "entries" / "k1" / "b.term").write_bytes(b"more")
+    write_entry(tmp_path / "entries" / "k1", contents)
+    assert cache.stats().bytes == 4 * SIZE + 4
+    shutil.rmtree(tmp_path / "entries" / "k2")
+    assert (cache.stats().entries, cache.stats().bytes) == (3, 3 * SIZE + 4)
+
+
 def test_the_longest_unused_entry_goes_first(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path, limit=2 * SIZE)
     for n, key in enumerate(("old", "older", "new")):

@@ -31,7 +31,7 @@ import time
 import uuid
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -67,6 +67,8 @@ from indextables.store.local import NotPrivateError, make_own, make_private
 _COUNT_AFTER_S = 10.0
 _TOUCH_AFTER_S = 10.0
 _STALE_ARRIVAL_S = 3600.0
+# A file system may allocate the space of files some time after they were written.
+_ALLOCATION_S = 60.0
 # After so many entries in a row that differ from what was written, the disk is at fault.
 _ATTEMPTS = 3
 # From so many entries on, an eviction frees more than needed, since each one lists all entries.
@@ -294,6 +296,8 @@ class IndexCache:
     _mutex: threading.Lock = field(default_factory=threading.Lock)
     _loading: threading.Semaphore = field(init=False)
     _usage: Usage = field(default_factory=Usage)
+    # The size of entries that were measured before, with the inode and the time of their records.
+    _sizes: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._loading = threading.Semaphore(self.loads)
@@ -383,7 +387,7 @@ class IndexCache:
     def stats(self) -> CacheStats:
         """The size of the cache, and the counters of this process."""
         self._make_folders()
-        entries = list(self._entries())
+        entries = self._entries()
         counters = asdict(self._counters)
         return CacheStats(
             str(self.folder),
@@ -456,16 +460,26 @@ class IndexCache:
             "spark.indextables.cache.disk.path to another folder"
         )
 
-    def _entries(self) -> Iterator[tuple[float, int, str]]:
+    def _entries(self) -> list[tuple[float, int, str]]:
         """When each entry was last used, its size, and its key."""
+        entries = []
+        sizes: dict[str, tuple[int, int, int]] = {}
+        youngest = time.time() - _ALLOCATION_S
         with os.scandir(self.folder / "entries") as folders:
             for item in folders:
                 try:
-                    used = (Path(item.path) / ENTRY).stat().st_mtime
-                    size = allocated_bytes(Path(item.path))
+                    record = os.stat(f"{item.path}/{ENTRY}")  # noqa: PTH116 - for each entry
+                    inode, changed, size = self._sizes.get(item.name, (0, 0, 0))
+                    # Whoever writes to an entry replaces its record.
+                    if (inode, changed) != (record.st_ino, record.st_mtime_ns):
+                        size = allocated_bytes(item.path)
                 except OSError:
                     continue
-                yield used, size, item.name
+                if record.st_mtime < youngest:
+                    sizes[item.name] = record.st_ino, record.st_mtime_ns, size
+                entries.append((record.st_mtime, size, item.name))
+        self._sizes = sizes
+        return entries
 
     def _limit(self, entries: list[tuple[float, int, str]]) -> int:
         if self.limit is not None:

@@ -119,7 +119,7 @@ class CachedPiece:
 PieceKey: TypeAlias = tuple[str, int]
 
 
-def allocated_bytes(folder: Path) -> int:
+def allocated_bytes(folder: str) -> int:
     """The disk space of an entry, whose files are sparse."""
     with os.scandir(folder) as listing:
         files = [item.stat() for item in listing if item.name != ENTRY]
