@@ -19,7 +19,7 @@ from indextables.options import Options
 from indextables.options import log as opt
 from indextables.records import dataclass
 from indextables.schema.values import NULL_PARTITION, partition_path
-from indextables.split.footer import PARQUET_TAG, read_footer, read_ranges, read_tail
+from indextables.split.footer import PARQUET_TAG, read_filter_tail, read_footer, read_ranges
 from indextables.split.index.term_filter import (
     MAX_BUNDLE_BYTES,
     Bits,
@@ -115,7 +115,7 @@ def read_filters(store: Store, path: str, size: int, footer_start: int | None, m
         SplitError: The split is damaged.
         StoreError: Storage failed.
     """
-    footer = read_footer(store, path, size, footer_start, tail=read_tail)
+    footer = read_footer(store, path, size, footer_start, tail=read_filter_tail)
     places = [place for place in footer.term_filters if place.length <= most]
     ranges = [(place.offset, place.offset + place.length) for place in places]
     parts = read_ranges(store, path, size, ranges) if ranges else []

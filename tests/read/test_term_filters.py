@@ -187,3 +187,84 @@ def test_on_an_object_store_a_filter_comes_with_the_footer(
     fetched.clear()
     assert count(table, "t INDEXQUERY 'word8'") == -(-(rows - 8) // 1000)
     assert len(fetched) == 1, "the footer"
+
+
+def remote_table(tmp_path: Path, count: int = 400) -> tuple[str, Opened]:
+    """A table on an object store whose term filters let every term pass."""
+    url = f"memory://passing-{tmp_path.name}/t"
+    for number in range(4):
+        indextables.write(url, part(number, count), options={**TEXT, "mergeOnWrite.enabled": "false"})
+    close_splits()
+    return url, opened(url, [], tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("condition", "most"),
+    [
+        ("t INDEXQUERY 'absent'", 0),
+        ("t INDEXQUERY 'only3'", 1),
+        ("t INDEXQUERY 'only1 AND pair1'", 0),
+        ("t INDEXQUERY 'only1 OR only2'", 2),
+        ("t INDEXQUERY '\"the only3\"'", 1),
+        ("t = 'only2'", 1),
+        ("s = 's1 2'", 1),
+        ("s IN ('s1 2', 's2 3', 'absent')", 2),
+        ("t INDEXQUERY 'only3' OR n > 200", 4),
+    ],
+)
+def test_on_an_object_store_dictionaries_stop_what_filters_let_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str, most: int
+) -> None:
+    _, table = remote_table(tmp_path)
+    monkeypatch.setattr("indextables.split.index.term_filter.TermFilter.may_contain_any", lambda *_: True)
+    found = opened_indexes(monkeypatch)
+    answer = count(table, condition)
+    assert len(found) == most
+    monkeypatch.setattr("indextables.read.split_reader.SplitReader.may_match", lambda *_: True)
+    close_splits()
+    assert count(table, condition) == answer
+
+
+def test_a_search_counts_no_words_of_splits_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, _ = remote_table(tmp_path)
+    monkeypatch.setattr("indextables.split.index.term_filter.TermFilter.may_contain_any", lambda *_: True)
+    found = opened_indexes(monkeypatch)
+    table = indextables.open(url, options={"cache.disk.path": str(tmp_path / "cache")})
+    best = table.search("only2", field="t", columns=["id"], limit=500)
+    assert {value // 1000 for value in best["id"].to_pylist()} == {2}
+    assert len(found) == 1
+
+
+def test_a_damaged_dictionary_is_an_error_that_names_the_split(tmp_path: Path) -> None:
+    url, table = remote_table(tmp_path)
+    store = open_store(url)
+    damaged = next(name for name in table.snapshot.files()["path"].to_pylist() if _has(store, name, "only3"))
+    data = bytearray(store.get(damaged))
+    footer = read_footer(store, damaged)
+    for file in footer.index_files:
+        if file.name.endswith(".term"):
+            data[file.pieces[0].offset + file.pieces[0].length // 2] ^= 1
+    store.put(damaged, bytes(data))
+    close_splits()
+    with pytest.raises(SplitError, match=damaged):
+        count(table, "t INDEXQUERY 'only3'")
+
+
+def _has(store: Store, name: str, word: str) -> bool:
+    bounds = read_footer(store, name)
+    return bounds.min_values["id"].startswith(word.removeprefix("only"))
+
+
+def test_a_word_too_long_for_the_index_is_found_beside_a_dictionary(tmp_path: Path) -> None:
+    url = f"memory://long-{tmp_path.name}/t"
+    huge = "z" * 70_000
+    texts = [f"word{n} {huge}" if n == 7 else f"word{n}" for n in range(300)]
+    indextables.write(url, pa.table({"t": texts}), options={"indexing.typemap.t": "text,string"})
+    close_splits()
+    table = opened(url, [], tmp_path / "cache")
+    assert count(table, f"t = 'word7 {huge}'") == 1
+    assert count(table, f"t INDEXQUERY '{huge}'") == 1
+    assert count(table, "t INDEXQUERY 'word8'") == 1
+    assert count(table, "t INDEXQUERY 'absent'") == 0

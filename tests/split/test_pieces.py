@@ -113,7 +113,11 @@ def test_pieces_are_the_files_from_the_first_byte_to_the_last(
     assert index.searcher().num_docs == 3000
 
 
-def test_what_is_needed_together_stands_together(split: Footer) -> None:
+def test_what_is_needed_together_stands_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Small dictionaries come last, next to the footer.
+    monkeypatch.setattr(files, "_MAX_LAST_DICTIONARIES", 0)
+    write_split(store, "b.split", rows(), TEXT)
+    split = read_footer(store, "b.split")
     ends = []
     for pieces in split.pieces.values():
         own = sorted(pieces, key=lambda piece: piece.offset)

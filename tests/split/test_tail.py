@@ -7,7 +7,14 @@ import pytest
 
 from indextables.errors import StoreError
 from indextables.split import footer as tail
-from indextables.split.footer import forget_tails, is_tail_cached, read_ranges, read_tail
+from indextables.split.footer import (
+    forget_tails,
+    is_tail_cached,
+    read_filter_tail,
+    read_ranges,
+    read_tail,
+    tail_bytes,
+)
 from indextables.store import Store, open_store
 
 SIZE = 100_000
@@ -39,7 +46,7 @@ def test_what_lies_before_the_footer_needs_no_request(
     store: Store, reads: list[list[tuple[int, int]]]
 ) -> None:
     assert read_tail(store, "s", SIZE - 500, SIZE) == DATA[-500:]
-    start = SIZE - 500 - tail._LEAST_TAIL_BYTES
+    start = SIZE - 500 - tail_bytes(SIZE)
     assert reads == [[(start, SIZE)]]
     assert is_tail_cached(store, "s", SIZE, start)
     assert not is_tail_cached(store, "s", SIZE, start - 1)
@@ -71,7 +78,7 @@ def test_another_reader_makes_its_own_request(store: Store, reads: list[list[tup
 
 
 def test_the_bytes_that_are_kept_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "_MAX_CACHE_BYTES", 40_000)
+    monkeypatch.setattr(tail, "_MAX_CACHE_BYTES", 45_000)
     for number in range(5):
         store.put(f"s{number}", DATA)
         read_tail(store, f"s{number}", SIZE - 500, SIZE)
@@ -85,3 +92,12 @@ def test_local_splits_are_read_as_they_are(tmp_path: Path, reads: list[list[tupl
     assert read_tail(store, "s", SIZE - 500, SIZE) == DATA[-500:]
     assert reads == [[(SIZE - 500, SIZE)]]
     assert not is_tail_cached(store, "s", SIZE, SIZE - 500)
+
+
+def test_the_filters_alone_take_fewer_bytes(store: Store, reads: list[list[tuple[int, int]]]) -> None:
+    assert read_filter_tail(store, "s", SIZE - 500, SIZE) == DATA[-500:]
+    assert read_tail(store, "s", SIZE - 500, SIZE) == DATA[-500:]
+    assert reads == [
+        [(SIZE - 500 - tail._LEAST_TAIL_BYTES, SIZE)],
+        [(SIZE - 500 - int(SIZE * tail._DICTIONARY_TAIL_SHARE), SIZE)],
+    ]

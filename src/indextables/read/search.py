@@ -273,6 +273,6 @@ def _absent_words(reader: SplitReader, searches: Sequence[Search]) -> list[Field
         return None
     words = _scored_words(searches, filters.mapping, reader.bound_query)
     required = None if words is None else any_word(words)
-    if required is None or not reader.filters_pay(required) or filters.may_hold(required):
+    if required is None or reader.may_hold(required):
         return None
     return words

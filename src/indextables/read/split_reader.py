@@ -204,12 +204,31 @@ class SplitReader:
             return True
         if (may_match := self._may_match.get(id(condition))) is None:
             required = self.table.required_terms(condition, filters.mapping)
-            may_match = required is None or not self.filters_pay(required) or filters.may_hold(required)
+            may_match = required is None or self.may_hold(required)
             self._may_match[id(condition)] = may_match
             self._conditions.append(condition)  # keep it alive: its id is a key
             if not may_match:
                 metrics.record(SKIPPED, 1)
         return may_match
+
+    def may_hold(self, required: Requirement) -> bool:
+        """Whether the split can have a row with the required terms, as far as testing that is cheap.
+
+        The term dictionaries are tested where they were read with the footer and the index was not fetched:
+        they tell for sure, and without the work of opening the index.
+        """
+        filters = self.source.term_filters
+        if filters is None or not self.filters_pay(required):
+            return True
+        if not filters.may_hold(required):
+            return False
+        if not filters.has_dictionaries(required) or self._are_local(required):
+            return True
+        return filters.dictionaries_may_hold(required)
+
+    def _are_local(self, required: Requirement) -> bool:
+        """Whether the fields of required terms are on the local disk."""
+        return self.is_index_local([column_of(field) for field in required_fields(required)])
 
     def filters_pay(self, required: Requirement) -> bool:
         """Whether testing the term filters is cheap compared with reading the index."""
@@ -218,9 +237,7 @@ class SplitReader:
             return False
         if filters.are_cheap(required):
             return True
-        return filters.saved_bytes(required) >= _SAVED_BYTES and not self.is_index_local(
-            [column_of(field) for field in required_fields(required)]
-        )
+        return filters.saved_bytes(required) >= _SAVED_BYTES and not self._are_local(required)
 
     @naming_split
     def filter_plan(self, where: Predicate) -> FilterPlan:

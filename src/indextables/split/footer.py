@@ -82,6 +82,9 @@ ReadTail: TypeAlias = Callable[[Store, str, int, int], bytes]
 _TAIL_SHARE = 0.03
 _LEAST_TAIL_BYTES = 16 << 10
 _MAX_TAIL_BYTES = 768 << 10
+# Of a small split so much is read that its term dictionaries are included, which lie before the filters.
+_DICTIONARY_TAIL_SHARE = 0.2
+_DICTIONARY_TAIL_BYTES = 128 << 10
 # The maximum size of all cached tails.
 _MAX_CACHE_BYTES = 32 << 20
 
@@ -573,11 +576,33 @@ def _checksums(stored: FooterJson, parquet: pq.FileMetaData) -> Checksums:
     return checksums
 
 
+def tail_bytes(size: int, *, dictionaries: bool = True) -> int:
+    """How many bytes before the footer are read of a remote split of this size.
+
+    They include the term filters, and of a small split the term dictionaries, unless these are not needed.
+    """
+    filters = min(max(int(size * _TAIL_SHARE), _LEAST_TAIL_BYTES), _MAX_TAIL_BYTES)
+    with_dictionaries = min(int(size * _DICTIONARY_TAIL_SHARE), _DICTIONARY_TAIL_BYTES)
+    return max(filters, with_dictionaries) if dictionaries else filters
+
+
 def read_tail(store: Store, path: str, begin: int, size: int) -> bytes:
-    """The bytes of a split from `begin` to its end; for a remote split, the bytes before them are cached."""
+    """The bytes of a split from `begin` to its end; for a remote split, the bytes before them are cached.
+
+    These are the page index, the term filters, and of a small split the term dictionaries.
+    """
+    return _read_tail(store, path, begin, size, tail_bytes(size))
+
+
+def read_filter_tail(store: Store, path: str, begin: int, size: int) -> bytes:
+    """As `read_tail`, without the term dictionaries."""
+    return _read_tail(store, path, begin, size, tail_bytes(size, dictionaries=False))
+
+
+def _read_tail(store: Store, path: str, begin: int, size: int, before: int) -> bytes:
     if store.is_local:
         return store.get_range(path, begin, size)
-    start = max(0, begin - min(max(int(size * _TAIL_SHARE), _LEAST_TAIL_BYTES), _MAX_TAIL_BYTES))
+    start = max(0, begin - before)
     tail = store.get_range(path, start, size)
     if len(tail) == size - start:
         _tails.put((store.cache_scope, path, size), (start, tail), max_weight=_MAX_CACHE_BYTES)

@@ -41,6 +41,8 @@ PIECE_BYTES = 64 << 10
 # The postings and positions of a field are cut into pieces of this size, or into so many.
 TERM_PIECE_BYTES = 64 << 10
 _MAX_TERM_PIECES = 256
+# Term dictionaries of up to so many bytes come last in the split, so that they are read with its footer.
+_MAX_LAST_DICTIONARIES = 128 << 10
 # A piece is compressed if that saves at least 2%.
 _MAX_PACKED_RATIO = 0.98
 # The stored bytes of one read: adjacent pieces, or blocks of a large piece.
@@ -94,8 +96,15 @@ def pack(folder: Path, sink: Any, level: int) -> list[IndexFile]:  # noqa: ANN40
     fields = field_names((folder / META).read_bytes())
     places: dict[str | None, int] = {None: -1, **{name: number for number, name in enumerate(fields)}}
     cuts = [cut for path in committed_files(folder) for cut in _file_ranges(path, fields)]
+    dictionaries = [cut for cut in cuts if cut.is_of_dictionary]
+    are_small = sum(cut.stop - cut.start for cut in dictionaries) <= _MAX_LAST_DICTIONARIES
+
     # Pieces that are read together are adjacent: those of every search, then field by field, positions last.
-    cuts.sort(key=lambda cut: (cut.is_positions, places.get(cut.field, len(fields))))
+    # Small dictionaries lie behind them, next to the term filters.
+    def order(cut: _FileRange) -> tuple[bool, bool, int]:
+        return are_small and cut.is_of_dictionary, cut.is_positions, places.get(cut.field, len(fields))
+
+    cuts.sort(key=order)
     packed: dict[str, list[Piece]] = {}
     for cut in cuts:
         packed.setdefault(cut.path.name, []).append(_pack_piece(cut, sink, codec))
@@ -133,6 +142,11 @@ class _FileRange:
     @property
     def is_positions(self) -> bool:
         return self.field is not None and self.path.suffix == POSITIONS_SUFFIX
+
+    @property
+    def is_of_dictionary(self) -> bool:
+        """Whether it is needed to find terms in a dictionary, as are the names of fields in `meta.json`."""
+        return self.path.suffix == DICTIONARY_SUFFIX or self.path.name == META
 
 
 def _file_ranges(path: Path, fields: Sequence[str]) -> list[_FileRange]:
@@ -316,6 +330,28 @@ def _copy_piece(
     if stored != piece.crc32 or left:
         raise SplitError(f"{store.url}/{path}: the index file {piece.file} is damaged (its checksum differs)")
     return CachedPiece(piece.file, piece.start, piece.size, crc if piece.blocks else stored)
+
+
+def decode_piece(where: str, piece: Piece, data: bytes | memoryview) -> bytes:
+    """The bytes of a small piece as they are in its file.
+
+    Args:
+        where: The split, for errors.
+        piece: The piece.
+        data: Its bytes as they are stored.
+
+    Raises:
+        SplitError: They are damaged.
+    """
+    what = f"{where}: {piece.file}"
+    if zlib.crc32(data) != piece.crc32:
+        raise SplitError(f"{what} is damaged (its checksum differs)")
+    codec = pa.Codec("zstd")
+    left, rest, parts = piece.size, memoryview(data), list[memoryview]()
+    for length in piece.blocks:
+        parts.append(_decompress(codec, rest[:length], min(BLOCK_BYTES, left), what))
+        rest, left = rest[length:], left - len(parts[-1])
+    return b"".join(parts) if piece.blocks else bytes(data)
 
 
 def _decompress(codec: Any, block: memoryview, size: int, what: str) -> memoryview:  # noqa: ANN401

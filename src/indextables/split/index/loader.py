@@ -3,18 +3,28 @@
 Most searches look for some terms. Of a large field they need its term dictionary, the lengths of its texts,
 and then a small part of its postings (of phrases, also of its positions). Small fields are fetched whole, and
 so are the fields of searches that may need any term.
+
+The dictionaries of a small split are read with its footer, and tell whether it has a term without its index.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import get_ident
 from typing import Literal, NamedTuple, TypeAlias
 
 from indextables.errors import SplitError
-from indextables.split.footer import META, Footer, Piece, positions_key
+from indextables.split.footer import (
+    META,
+    Footer,
+    IndexFile,
+    Piece,
+    is_tail_cached,
+    positions_key,
+    read_ranges,
+)
 from indextables.split.index.cache import Lease
 from indextables.split.index.cache_entry import CachedPiece, PieceKey
-from indextables.split.index.files import copy_pieces
+from indextables.split.index.files import copy_pieces, decode_piece
 from indextables.split.tantivy_layout import (
     DICTIONARY_SUFFIX,
     FAST_SUFFIX,
@@ -45,6 +55,8 @@ _MAX_REMEMBERED = 4096
 _MAX_REMEMBERED_TERMS = 16
 # A larger dictionary is not decoded: it takes memory for every split that is searched at the same time.
 _MAX_DICTIONARY_BYTES = 32 << 20
+# Larger pieces that were read with a footer are not decoded.
+_MAX_DECODED_BYTES = 1 << 20
 
 
 class FastColumn(NamedTuple):
@@ -330,3 +342,96 @@ def _range_of(path: Path, names: list[str], field: str) -> FieldRange | None:
     if len(own) > 1:
         raise DictionaryFormatError(f"{path.name} has several ranges of the field {field}")
     return own[0] if own else None
+
+
+# --- terms of an index that is not open -------------------------------------------------------------
+
+# A term filter lets some splits pass that do not have the term. The dictionaries of a small split lie before
+# its filters, so they are read with its footer (`read_tail`), and decide without another request.
+
+
+class StoredTerms:
+    """The terms of one split, by those bytes of its index that were read with its footer."""
+
+    def __init__(self, store: Store, footer: Footer) -> None:
+        self._store = store
+        self._footer = footer
+        self._decoded: dict[tuple[str, int], bytes] = {}
+        self._dictionaries: dict[str, list[TermDictionary] | None] = {}
+
+    @property
+    def are_at_hand(self) -> bool:
+        """Whether the end of the split that was read has the ends of the dictionaries."""
+        ends = [file.pieces[-1] for file in self._files()]
+        meta = self._meta()
+        return meta is not None and bool(ends) and self._can_decode([*meta.pieces, *ends])
+
+    def has_any(self, field: str, terms: Iterable[str]) -> bool | None:
+        """Whether a field has one of the terms; None if the bytes that were read do not show it.
+
+        Args:
+            field: A field all of whose terms are in the index, as of one with a term filter.
+            terms: The terms.
+        """
+        try:
+            if field not in self._dictionaries:
+                self._dictionaries[field] = self._read(field)
+            dictionaries = self._dictionaries[field]
+            if dictionaries is None:
+                return None
+            encoded = [term.encode() for term in terms]
+            return any(each.find(term) is not None for each in dictionaries for term in encoded)
+        except (DictionaryFormatError, SplitError):
+            # Opening the index raises the error if these bytes are damaged.
+            self._dictionaries[field] = None
+            return None
+
+    def _files(self) -> Sequence[IndexFile]:
+        return [file for file in self._footer.index_files if file.name.endswith(DICTIONARY_SUFFIX)]
+
+    def _meta(self) -> IndexFile | None:
+        return next((file for file in self._footer.index_files if file.name == META), None)
+
+    def _read(self, field: str) -> list[TermDictionary] | None:
+        """The dictionaries of a field, one for each segment; None if not all are at hand."""
+        meta = self._meta()
+        if meta is None or not self.are_at_hand:
+            return None
+        names = field_names(self._bytes_of(meta.pieces))
+        dictionaries = []
+        for file in self._files():
+            end = self._bytes_of(file.pieces[-1:])
+            own = [
+                part for part in field_ranges(DICTIONARY_SUFFIX, end, file.size, names) if part.field == field
+            ]
+            if len(own) != 1:
+                return None
+            pieces = list(_overlapping(file, own[0]))
+            if not self._can_decode(pieces):
+                return None
+            start = pieces[0].start
+            data = self._bytes_of(pieces)[own[0].start - start : own[0].end - start]
+            dictionaries.append(TermDictionary(data))
+        return dictionaries
+
+    def _can_decode(self, pieces: Sequence[Piece]) -> bool:
+        """Whether pieces are small, and in the end of the split that was read."""
+        if not pieces or sum(piece.size for piece in pieces) > _MAX_DECODED_BYTES:
+            return False
+        start = min(piece.offset for piece in pieces)
+        return is_tail_cached(self._store, self._footer.path, self._footer.size, start)
+
+    def _bytes_of(self, pieces: Sequence[Piece]) -> bytes:
+        """The bytes of adjacent pieces of a file."""
+        missing = [piece for piece in pieces if (piece.file, piece.start) not in self._decoded]
+        ranges = [(piece.offset, piece.offset + piece.length) for piece in missing]
+        read = read_ranges(self._store, self._footer.path, self._footer.size, ranges)
+        where = f"{self._store.url}/{self._footer.path}"
+        for piece, data in zip(missing, read, strict=True):
+            self._decoded[piece.file, piece.start] = decode_piece(where, piece, data)
+        return b"".join(self._decoded[piece.file, piece.start] for piece in pieces)
+
+
+def _overlapping(file: IndexFile, own: FieldRange) -> Iterator[Piece]:
+    """The pieces of a file that have bytes of a field."""
+    return (piece for piece in file.pieces if piece.start < own.end and piece.start + piece.size > own.start)

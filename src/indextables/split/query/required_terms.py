@@ -29,6 +29,7 @@ from indextables.predicate.tree import (
 from indextables.records import dataclass
 from indextables.schema.type_info import NUMERIC, TypeKind, kind_of
 from indextables.split.footer import Footer, is_tail_cached, read_ranges
+from indextables.split.index.loader import StoredTerms
 from indextables.split.index.term_filter import FILTER_KINDS, TermFilter, TermProbe, integer_probes, probes
 from indextables.split.index.tokenizers import tokenize, tokenize_prefix
 from indextables.split.mapping import Field, Kind, Mapping
@@ -49,10 +50,14 @@ Bind = Callable[[Search], BoundQuery]
 
 @dataclass(frozen=True, slots=True)
 class AnyTerm:
-    """At least one of the terms is in the field."""
+    """At least one of the terms is in the field.
+
+    `texts` are the terms as they are in the field's term dictionary; empty if it has none (hashes, integers).
+    """
 
     field: str
     terms: tuple[TermProbe, ...]
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +144,7 @@ def any_word(words: Sequence[FieldTerm]) -> Requirement | None:
     by_field: dict[str, list[str]] = {}
     for field, word in words:
         by_field.setdefault(field, []).append(word)
-    return _any(AnyTerm(field, probes(own)) for field, own in by_field.items())
+    return _any(AnyTerm(field, probes(own), tuple(own)) for field, own in by_field.items())
 
 
 def _leaves(node: QueryNode) -> Iterable[QueryNode]:
@@ -227,11 +232,15 @@ def _terms(field: Field, words: Sequence[str]) -> Requirement | None:
     """The requirement of every word; None for n-grams, which depend on where a word begins."""
     if field.analysis.boundary is TokenBoundary.GRAM or not words:
         return None
-    return _all(AnyTerm(field.name, (probe,)) for probe in probes(list(dict.fromkeys(words))))
+    distinct = list(dict.fromkeys(words))
+    return _all(
+        AnyTerm(field.name, (probe,), (word,)) for word, probe in zip(distinct, probes(distinct), strict=True)
+    )
 
 
 def _values(field: Field, texts: Sequence[str]) -> Requirement:
-    return AnyTerm(field.name, probes(list(dict.fromkeys(texts))))
+    distinct = list(dict.fromkeys(texts))
+    return AnyTerm(field.name, probes(distinct), tuple(distinct) if field.kind is Kind.STRING else ())
 
 
 def _integers(field: Field, values: pa.Array) -> Requirement | None:
@@ -279,6 +288,24 @@ class TermFilters:
     def may_hold(self, requirement: Requirement) -> bool:
         """Whether the split can have a row with the required terms."""
         return may_hold(requirement, self._test)
+
+    def has_dictionaries(self, requirement: Requirement) -> bool:
+        """Whether dictionaries with required terms were read with the footer."""
+        if self._store.is_local or not any(leaf.texts for leaf in required_leaves(requirement)):
+            return False
+        return StoredTerms(self._store, self._footer).are_at_hand
+
+    def dictionaries_may_hold(self, requirement: Requirement) -> bool:
+        """Whether the split can have a row with the required terms, by dictionaries read with the footer."""
+        stored = StoredTerms(self._store, self._footer)
+
+        def test(required: AnyTerm) -> bool:
+            # A field without a filter may lack terms of some rows.
+            if not required.texts or required.field not in self._filters:
+                return True
+            return stored.has_any(required.field, required.texts) is not False
+
+        return may_hold(requirement, test)
 
     def are_cheap(self, requirement: Requirement) -> bool:
         """Whether testing takes no request: the pages are in memory, or the split is on the local disk."""
