@@ -12,6 +12,7 @@ import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
 import org.apache.spark.sql.connector.read._
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
 import org.apache.spark.sql.execution.python.indextables.ColumnarReaders
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.internal.connector.SupportsMetadata
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
@@ -106,9 +107,13 @@ class IndexScan(
 
   private lazy val estimate = Rpc("estimate", members()).json
 
+  // What Spark takes for the share of some columns of a file, so that it plans the joins that it plans for Parquet.
+  private def share: Double =
+    SQLConf.get.fileCompressionFactor * math.min((projection.defaultSize + 8.0) / (table.schema.defaultSize + 8.0), 1.0)
+
   override def estimateStatistics(): Statistics = new Statistics {
     override def sizeInBytes(): OptionalLong =
-      if (streaming) OptionalLong.empty() else OptionalLong.of(estimate.get("bytes").asLong)
+      if (streaming) OptionalLong.empty() else OptionalLong.of(math.max((estimate.get("bytes").asLong * share).toLong, 1L))
     override def numRows(): OptionalLong =
       if (streaming || aggregation.nonEmpty) OptionalLong.empty() else OptionalLong.of(estimate.get("rows").asLong)
   }

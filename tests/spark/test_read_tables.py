@@ -255,6 +255,71 @@ def test_the_first_rows_of_an_order_are_read_from_splits_that_can_hold_them(
     assert [row.id for row in searched.collect()] == [107]
 
 
+def optimized_size(frame: DataFrame) -> int:
+    """The size by which Spark decides whether a table is broadcast."""
+    return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+
+
+@pytest.fixture(scope="module")
+def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[DataFrame, DataFrame]:
+    """The same orders in a table of ours and in Parquet by Spark."""
+    folder = tmp_path_factory.mktemp("orders")
+    rows = spark.range(20_000).selectExpr(
+        "id",
+        "CAST(hash(id) AS BIGINT) AS customer",
+        "CAST(abs(hash(id, 1)) / 1000 AS DECIMAL(15, 2)) AS price",
+        "DATE '1992-01-01' + INT(abs(hash(id, 2)) % 2400) AS day",
+        "concat_ws(' ', 'furiously special', string(hash(id, 3)), 'deposits sleep', string(hash(id, 4))) AS comment",
+    )
+    rows.coalesce(1).write.format("indextables").save(str(folder / "ours"))
+    rows.coalesce(1).write.parquet(str(folder / "parquet"))
+    return load(spark, folder / "ours"), spark.read.parquet(str(folder / "parquet"))
+
+
+@pytest.mark.parametrize(
+    "columns", [["*"], ["id"], ["id", "price"], ["comment"], ["id", "customer", "price", "day"]], ids=str
+)
+def test_columns_are_estimated_at_their_size_in_parquet(
+    orders: tuple[DataFrame, DataFrame], columns: list[str]
+) -> None:
+    ours, plain_ = (optimized_size(frame.select(*columns)) for frame in orders)
+    assert 0.5 < ours / plain_ < 2
+
+
+def test_a_table_is_broadcast_where_it_is_in_parquet(
+    spark: SparkSession, orders: tuple[DataFrame, DataFrame]
+) -> None:
+    size = optimized_size(orders[1].select("id", "price"))
+    key = "spark.sql.autoBroadcastJoinThreshold"
+    before = spark.conf.get(key)
+    try:
+        for threshold, join in ((2 * size, "BroadcastHashJoin"), (size // 4, "SortMergeJoin")):
+            spark.conf.set(key, str(threshold))
+            for frame in orders:
+                joined = frame.alias("a").join(frame.select("id", "price").alias("b"), "id").select("b.price")
+                assert join in joined._jdf.queryExecution().executedPlan().toString()
+    finally:
+        spark.conf.set(key, str(before))
+
+
+def test_an_estimate_counts_the_compression_of_files_and_the_splits_and_rows_that_are_left(
+    spark: SparkSession, parts: str, orders: tuple[DataFrame, DataFrame]
+) -> None:
+    whole = optimized_size(load(spark, parts))
+    assert optimized_size(load(spark, parts).where("day = 3")) == pytest.approx(whole / 5, rel=0.2)
+    assert optimized_size(load(spark, parts).where("day = 99")) == 1
+    assert optimized_size(orders[0].limit(400)) < optimized_size(orders[0]) / 20
+    key = "spark.sql.sources.fileCompressionFactor"
+    before = spark.conf.get(key)
+    sizes = [optimized_size(frame.select("id", "day")) for frame in orders]
+    spark.conf.set(key, "3.0")
+    try:
+        scaled = [optimized_size(frame.select("id", "day")) for frame in orders]
+    finally:
+        spark.conf.set(key, str(before))
+    assert scaled == pytest.approx([3 * size for size in sizes], rel=0.01)
+
+
 def test_splits_are_put_into_few_tasks(spark: SparkSession, parts: str) -> None:
     frame = load(spark, parts, **{"read.inline.maxRows": "0"})
     assert frame.rdd.getNumPartitions() == 2

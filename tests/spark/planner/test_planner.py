@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -232,6 +233,22 @@ def test_a_small_answer_is_in_the_plan_itself(table: Path) -> None:
     assert reply["metrics"]["splitsRead"] == 1
     reply, blobs = ask("plan", request, table, **{"read.inline.maxrows": "0"})
     assert [part["kind"] for part in reply["partitions"]] == ["task"]
+
+
+def test_a_companion_index_is_estimated_at_its_size_before_compression(tmp_path: Path) -> None:
+    request = {"columns": ["id"], "filters": []}
+    sizes = {}
+    for rows in (3, 20_000):
+        source, index = tmp_path / f"source-{rows}", tmp_path / f"index-{rows}"
+        source.mkdir()
+        pq.write_table(pa.table({"id": range(rows), "m": ["disk full"] * rows}), source / "part.parquet")
+        indextables.companion(source, at=index, format="parquet", options={"indexing.typemap.m": "text"})
+        stored = sum(path.stat().st_size for path in index.rglob("*.split"))
+        estimated = ask("estimate", request, index)[0]
+        assert estimated["rows"] == rows
+        sizes[rows] = estimated["bytes"] / stored
+    assert sizes[3] == 1, "of a small split its footer is most"
+    assert sizes[20_000] > 1.5
 
 
 @pytest.fixture(scope="module")

@@ -139,8 +139,13 @@ class SplitSelection:
 
     @property
     def bytes(self) -> int:
-        """The size of the splits, uncompressed if the log has it."""
-        sizes = pc.coalesce(self.files["uncompressedSizeBytes"], self.files["size"])
+        """The size of the splits."""
+        return pc.sum(self.files["size"]).as_py() or 0
+
+    @property
+    def uncompressed_bytes(self) -> int:
+        """The size of the splits before compression; at least what is stored, which has footers, too."""
+        sizes = pc.max_element_wise(self.files["uncompressedSizeBytes"], self.files["size"])
         return pc.sum(sizes).as_py() or 0
 
     def holding_first(self, snapshot: Snapshot, where: Predicate | None, first: First) -> "SplitSelection":
