@@ -91,6 +91,7 @@ def test_small_dictionaries_come_with_the_footer_and_large_ones_stay_with_their_
     first = min(piece.offset for piece in dictionary_pieces(footer))
     assert first > max(piece.offset for piece in others)
     assert first >= footer.footer_start - footers.tail_bytes(footer.size)
+    assert footer.index_files[0].name == footers.META, "files are listed in the same order"
     monkeypatch.setattr(files, "_MAX_LAST_DICTIONARIES", 1000)
     write_split(store, "a.split", rows(), INDEXING)
     footer = footer_of(store)

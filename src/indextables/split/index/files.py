@@ -95,7 +95,8 @@ def pack(folder: Path, sink: Any, level: int) -> list[IndexFile]:  # noqa: ANN40
     _compact_meta(folder)
     fields = field_names((folder / META).read_bytes())
     places: dict[str | None, int] = {None: -1, **{name: number for number, name in enumerate(fields)}}
-    cuts = [cut for path in committed_files(folder) for cut in _file_ranges(path, fields)]
+    paths = committed_files(folder)
+    cuts = [cut for path in paths for cut in _file_ranges(path, fields)]
     dictionaries = [cut for cut in cuts if cut.is_of_dictionary]
     are_small = sum(cut.stop - cut.start for cut in dictionaries) <= _MAX_LAST_DICTIONARIES
 
@@ -109,8 +110,8 @@ def pack(folder: Path, sink: Any, level: int) -> list[IndexFile]:  # noqa: ANN40
     for cut in cuts:
         packed.setdefault(cut.path.name, []).append(_pack_piece(cut, sink, codec))
     return [
-        IndexFile(name, tuple(sorted(pieces, key=lambda piece: piece.start)))
-        for name, pieces in packed.items()
+        IndexFile(path.name, tuple(sorted(packed[path.name], key=lambda piece: piece.start)))
+        for path in paths
     ]
 
 
