@@ -19,8 +19,8 @@ import indextables
 from indextables.errors import CredentialsError, OptionError
 from indextables.options import Options
 from indextables.store import open_store
-from indextables.store.credentials import RefreshingProvider, UnityCatalog, named_provider
 from indextables.store.location import Kind
+from indextables.store.providers import RefreshingProvider, UnityCatalog, named_provider
 from tests.servers import azure, s3
 from tests.servers.azure import AzureServer
 from tests.servers.fixtures import StoreUrl

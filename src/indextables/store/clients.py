@@ -12,8 +12,9 @@ from typing import Any, Protocol
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from indextables.options import Options, cloud
-from indextables.store.credentials import Identity, RefreshingProvider
+from indextables.store.credentials import Identity
 from indextables.store.location import Kind, Location
+from indextables.store.providers import RefreshingProvider
 from indextables.store.settings import ClientSettings, settings
 
 Client = Any

@@ -12,14 +12,9 @@ from urllib.parse import urlsplit
 from indextables.errors import CredentialsError, OptionError, StoreError
 from indextables.options import Options, cloud
 from indextables.records import dataclass
-from indextables.store.credentials import (
-    CredentialsProvider,
-    Identity,
-    RefreshingProvider,
-    StaticKeys,
-    named_provider,
-)
+from indextables.store.credentials import CredentialsProvider, Identity, StaticKeys
 from indextables.store.location import Kind, Location
+from indextables.store.providers import RefreshingProvider, named_provider
 
 # settings of a profile whose keys only AWS's own library can get
 _INDIRECT = ("sso_session", "sso_start_url", "role_arn", "credential_process", "web_identity_token_file")
