@@ -74,6 +74,29 @@ def test_names_are_nouns_and_verbs(path: Path) -> None:
     assert [name for name in sorted(names) if not PARTICIPLES.isdisjoint(words_of(name))] == []
 
 
+# Words that end like a participle, but are verbs or nouns.
+NO_PARTICIPLES = {"exceed", "feed", "need", "seed"}
+
+
+def functions_named_by_participles(tree: ast.AST) -> Iterator[str]:
+    """Functions and classes whose name is a participle alone; a property may be an adjective."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            word = node.name.strip("_").lower()
+            is_participle = word in PARTICIPLES or (word.endswith("ed") and word not in NO_PARTICIPLES)
+            is_property = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+            if "_" not in word and is_participle and not is_property:
+                yield node.name
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_functions_are_named_by_verbs_and_results(path: Path) -> None:
+    """`_joined` may join or say what is joined, `_replaced` may be an error: `_join_names`, `_conflict`."""
+    assert list(functions_named_by_participles(ast.parse(path.read_text()))) == []
+    example = ast.parse("def _joined(): ...\ndef need(): ...\n@property\ndef indexed(): ...")
+    assert list(functions_named_by_participles(example)) == ["_joined"]
+
+
 def test_no_function_of_the_tests_is_named_by_a_participle_alone() -> None:
     names = {
         f"{path.relative_to(ROOT)}: {node.name}"

@@ -166,10 +166,10 @@ def combinations() -> st.SearchStrategy[q.Query]:
 @given(combinations())
 def test_the_text_of_a_combination_means_what_was_combined(query: q.Query) -> None:
     node = parse_query(query)
-    assert query._parsed.node == node
+    assert query._parse.node == node
     assert q.all_of(query) == to_text(node)
-    assert query._parsed.depth == depth_of(node)
-    assert pickle.loads(pickle.dumps(query))._parsed.node == node
+    assert query._parse.depth == depth_of(node)
+    assert pickle.loads(pickle.dumps(query))._parse.node == node
 
 
 def test_a_combination_is_nested_as_deep_as_a_text_may_be() -> None:
@@ -179,7 +179,7 @@ def test_a_combination_is_nested_as_deep_as_a_text_may_be() -> None:
             query = q.term("c") & (query | "b")
         return query
 
-    assert parse_query(nested(100)) == nested(100)._parsed.node
+    assert parse_query(nested(100)) == nested(100)._parse.node
     with pytest.raises(QuerySyntaxError, match="nested more than 100 deep"):
         nested(101)
     with pytest.raises(QuerySyntaxError, match="nested more than 100 deep"):

@@ -16,10 +16,10 @@ class IndexTablesError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the message and the attributes, without a call of `__init__`."""
-        return _unpickled, (type(self), self.args, self.__dict__)
+        return _unpickle, (type(self), self.args, self.__dict__)
 
 
-def _unpickled(
+def _unpickle(
     kind: type[IndexTablesError], args: tuple[object, ...], attributes: dict[str, object]
 ) -> IndexTablesError:
     error = kind.__new__(kind, *args)

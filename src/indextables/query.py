@@ -18,7 +18,7 @@ from uuid import UUID
 from indextables.errors import QuerySyntaxError
 from indextables.predicate.query_language import (
     MAX_DEPTH,
-    combined,
+    combine,
     depth_of,
     needs_parentheses,
     parse_query,
@@ -61,7 +61,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class _Parsed:
+class _Parse:
     """What a query means: long queries are combined again and again without being parsed again."""
 
     node: QueryNode
@@ -80,14 +80,14 @@ class Query(str):
     Query('(timeout OR refused) AND NOT debug')
     """
 
-    __slots__ = ("_parsed",)
-    _parsed: _Parsed
+    __slots__ = ("_parse",)
+    _parse: _Parse
 
     def __new__(cls, text: str) -> Self:
         """A query of a text of the query language."""
         node = parse_query(text)
         query = super().__new__(cls, text)
-        query._parsed = _Parsed(node, to_text(node), depth_of(node))
+        query._parse = _Parse(node, to_text(node), depth_of(node))
         return query
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -112,13 +112,13 @@ class Query(str):
 
     def __invert__(self) -> "Query":
         """Rows that it does not match."""
-        return _query(Negation(self._parsed.node))
+        return _query(Negation(self._parse.node))
 
     def boost(self, factor: float) -> "Query":
         """The same rows, with their score for this part multiplied."""
         if not isinstance(factor, int | float):
-            raise QuerySyntaxError(f"the factor of a boost is a number, not {_described(factor)}")
-        return _query(Boost(self._parsed.node, float(factor)))
+            raise QuerySyntaxError(f"the factor of a boost is a number, not {_describe(factor)}")
+        return _query(Boost(self._parse.node, float(factor)))
 
     def __repr__(self) -> str:
         """The text, as Python writes it."""
@@ -186,9 +186,7 @@ def between(
 def one_of(values: Iterable[object], *, field: str | None = None) -> Query:
     """Rows with one of the values."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise QuerySyntaxError(
-            f"one_of takes a list of values, not {_described(values)}; for one, use term()"
-        )
+        raise QuerySyntaxError(f"one_of takes a list of values, not {_describe(values)}; for one, use term()")
     return _query(InSet(tuple(map(_text, values)), _path(field)))
 
 
@@ -213,10 +211,10 @@ def any_of(*queries: str) -> Query:
 
 
 def _combination(kind: type[AllOf] | type[AnyOf], operator: str, queries: Iterable[str]) -> Query:
-    parts = [_parsed(query) for query in queries]
+    parts = [_parse(query) for query in queries]
     if not parts:
         raise QuerySyntaxError("there is no query to combine; give one at least")
-    node = combined(kind, [part.node for part in parts])
+    node = combine(kind, [part.node for part in parts])
     texts, depth = [], 0
     for part in parts:
         inside = len(parts) > 1 and needs_parentheses(part.node, kind)
@@ -226,24 +224,24 @@ def _combination(kind: type[AllOf] | type[AnyOf], operator: str, queries: Iterab
         raise QuerySyntaxError(f"the query is nested more than {MAX_DEPTH} deep")
     text = operator.join(texts)
     query = str.__new__(Query, text)
-    query._parsed = _Parsed(node, text, depth)  # noqa: SLF001 - the class is of this module
+    query._parse = _Parse(node, text, depth)  # noqa: SLF001 - the class is of this module
     return query
 
 
 def _query(node: QueryNode) -> Query:
     text = to_text(node)
     query = Query(text)
-    if _parsed(query).node != node:
+    if _parse(query).node != node:
         raise QuerySyntaxError(
             f"{text} would be another query: a word or value is empty, or a pattern; use phrase() for it"
         )
     return query
 
 
-def _parsed(query: str) -> _Parsed:
+def _parse(query: str) -> _Parse:
     if not isinstance(query, Query):
         query = Query(query)
-    return query._parsed  # noqa: SLF001 - the class is of this module
+    return query._parse  # noqa: SLF001 - the class is of this module
 
 
 def _path(field: str | None) -> FieldPath | None:
@@ -252,13 +250,13 @@ def _path(field: str | None) -> FieldPath | None:
 
 def _field(field: str) -> FieldPath:
     if not isinstance(field, str):
-        raise QuerySyntaxError(f"a field is the name of a column, not {_described(field)}")
+        raise QuerySyntaxError(f"a field is the name of a column, not {_describe(field)}")
     return split_path(field)
 
 
 def _whole(name: str, value: int) -> int:
     if not isinstance(value, int) or value < 0:
-        raise QuerySyntaxError(f"{name} is a whole number, not {_described(value)}")
+        raise QuerySyntaxError(f"{name} is a whole number, not {_describe(value)}")
     return value
 
 
@@ -278,11 +276,11 @@ def _text(value: object) -> str:
     missing = "; ~exists(field) finds rows without a value" if value is None else ""
     raise QuerySyntaxError(
         "a value of a query is a text, number, boolean, date, time, UUID or address, "
-        f"not {_described(value)}{missing}"
+        f"not {_describe(value)}{missing}"
     )
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     return (
         "None" if value is None else f"{value!r}" if isinstance(value, int) else f"a {type(value).__name__}"
     )

@@ -82,9 +82,9 @@ class StandingQueries:
             group.append(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows >= _MAX_ROWS or size >= _MAX_BYTES:
-                yield from self._matched(group, schema)
+                yield from self._match_group(group, schema)
                 group, rows, size = [], 0, 0
-        yield from self._matched(group, schema)
+        yield from self._match_group(group, schema)
 
     def close(self) -> None:
         """Delete temporary files; a later call creates new ones."""
@@ -106,7 +106,7 @@ class StandingQueries:
         """The state without temporary files, which belong to their process."""
         return {"_queries": self._queries, "_options": self._options, "_folder": None}
 
-    def _matched(self, group: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _match_group(self, group: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         table = pa.Table.from_batches(group, schema)
         if not table.num_rows:
             return

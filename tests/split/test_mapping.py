@@ -185,7 +185,7 @@ def test_every_stemming_language_is_a_tokenizer() -> None:
     for name in names:
         field = only(mapping(typemap__body="text", tokenizer__body=name), "body")
         assert field.analysis.stemmer is not None
-        assert field.analysis.unstemmed.stemmer is None
+        assert field.analysis.without_stemming.stemmer is None
         assert not field.analysis.keeps_words
 
 

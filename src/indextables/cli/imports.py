@@ -83,15 +83,15 @@ class _CheapNames:
             if name in names:  # another thread was faster
                 return names[name]
             if self._content is not None:  # this thread loads it now, or it has no such name
-                return self._loaded(name)
+                return self._value_of(name)
             value = _CHEAP_NAMES[self._spec.name](name)
             if value is None:
                 self._load()
-                return self._loaded(name)
+                return self._value_of(name)
             names[name] = value
             return value
 
-    def _loaded(self, name: str) -> object:
+    def _value_of(self, name: str) -> object:
         try:
             return vars(self._content)[name]
         except KeyError:

@@ -222,7 +222,7 @@ def _command(
 ) -> click.Command:
     def callback(**values: Any) -> int:  # noqa: ANN401 - what the parameters are
         settings = settings_of(values)
-        return _guarded(lambda: action(settings, **values))
+        return _exit_code_of(lambda: action(settings, **values))
 
     return _HelpWithEpilog(
         name,
@@ -234,7 +234,7 @@ def _command(
     )
 
 
-def _guarded(action: Callable[[], int]) -> int:
+def _exit_code_of(action: Callable[[], int]) -> int:
     """Run a command; failures become one line and an exit code."""
     try:
         code = action()

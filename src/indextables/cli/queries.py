@@ -44,7 +44,7 @@ def search(  # noqa: PLR0913 - one for each parameter of the command
 ) -> int:
     """Write the rows that match a query; on a terminal the matches are highlighted."""
     table = _open(settings, path, version_as_of, timestamp_as_of)
-    highlighted = _highlighted(table, settings, columns)
+    highlighted = _columns_to_highlight(table, settings, columns)
     result = table.search(
         query,
         field=field,
@@ -154,7 +154,7 @@ def tail(  # noqa: PLR0913 - one for each parameter of the command
 ) -> int:
     """Write the rows that new versions insert; on a terminal the matches are highlighted."""
     table = _open(settings, path)
-    highlighted = _highlighted(table, settings, columns) if query is not None else []
+    highlighted = _columns_to_highlight(table, settings, columns) if query is not None else []
     header = True
     rows = 0
     for result in table.follow(
@@ -218,19 +218,21 @@ def _read_queries(path: str) -> Mapping[str, object]:
         raise CommandError(f"{path} has no queries; an id and a query on each line are expected: 'id: query'")
     # A YAML parser takes the last of equal keys; the texts of keys are compared, as ids are texts.
     members = [(str(key.value), value) for key, value in node.value]
-    if repeated := _repeated([key for key, _ in members]) or _repeated([str(key) for key in queries]):
+    if repeated := _first_duplicate([key for key, _ in members]) or _first_duplicate(
+        [str(key) for key in queries]
+    ):
         raise CommandError(
             f"{path} has more than one query with the id '{repeated}'; each needs an id of its own"
         )
     for key, value in members:
         if isinstance(value, yaml.MappingNode) and (
-            repeated := _repeated([str(each.value) for each, _ in value.value])
+            repeated := _first_duplicate([str(each.value) for each, _ in value.value])
         ):
             raise CommandError(f"{path}: the query '{key}' has '{repeated}' more than once; give it once")
     return {str(key): value for key, value in queries.items()}
 
 
-def _repeated(names: Sequence[str]) -> str | None:
+def _first_duplicate(names: Sequence[str]) -> str | None:
     """The first name that occurs more than once."""
     return next((name for name, times in Counter(names).items() if times > 1), None)
 
@@ -258,7 +260,7 @@ def _run_for_match(command: str, row: dict[str, Any], again: int) -> None:
         ) from error
 
 
-def _highlighted(table: Table, settings: Settings, columns: Sequence[str] | None) -> list[str]:
+def _columns_to_highlight(table: Table, settings: Settings, columns: Sequence[str] | None) -> list[str]:
     """The text columns whose matches are highlighted."""
     coloured = settings.format is OutputFormat.TABLE and is_coloured_terminal(sys.stdout)
     shown = {name.lower() for name in columns or table.schema.names}

@@ -57,7 +57,7 @@ def write_rows(
     with ProgressBar("rows", quiet=settings.quiet) as progress:
         written = write_table(
             open_store(path, checked),
-            _counted(open_files(files or ["-"], file_format), progress),
+            _report_rows(open_files(files or ["-"], file_format), progress),
             mode=Mode.of(mode),
             partition_by=partition_by,
             options=checked,
@@ -82,7 +82,7 @@ def write_rows(
     return 0
 
 
-def _counted(reader: pa.RecordBatchReader, progress: ProgressBar) -> pa.RecordBatchReader:
+def _report_rows(reader: pa.RecordBatchReader, progress: ProgressBar) -> pa.RecordBatchReader:
     """Report the number of rows while they are read."""
 
     def batches() -> Iterator[pa.RecordBatch]:

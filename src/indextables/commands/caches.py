@@ -106,7 +106,7 @@ class _AllProcesses:
         if self.name == _ENVIRONMENT:
             here += _process_rows(_settings(context, {row["property_name"] for row in here}))
         if self.name == _SEARCHERS:
-            here = _process_rows([_closed(here[0]["cleared_entries"] + context.elsewhere)])
+            here = _process_rows([_flush_row(here[0]["cleared_entries"] + context.elsewhere)])
         return TaskSet(
             _collect, [(self.name, context.options.public())] * _NUM_TASKS, here, other_processes=True
         )
@@ -180,10 +180,10 @@ def _environment(options: Options) -> list[Row]:
 
 def _flush_searcher(options: Options) -> list[Row]:
     del options
-    return [_closed(diagnostics.flush_searchers())]
+    return [_flush_row(diagnostics.flush_searchers())]
 
 
-def _closed(splits: int) -> Row:
+def _flush_row(splits: int) -> Row:
     return {
         "cache_type": "split_cache",
         "status": "success",
@@ -358,7 +358,7 @@ def _finish(
     if arguments.get("async"):
         raise_failed(combine_results(results).failed)
     by_host: dict[tuple[str, str], list[PrewarmResult]] = {}
-    for result, assigned in zip(results, _assigned(context, state, results), strict=True):
+    for result, assigned in zip(results, _preferred_hosts(context, state, results), strict=True):
         by_host.setdefault((result.host, assigned or result.host), []).append(result)
     return table_of(
         _PREWARM,
@@ -366,7 +366,7 @@ def _finish(
     )
 
 
-def _assigned(
+def _preferred_hosts(
     context: CommandContext, state: _PrewarmState, results: Sequence[PrewarmResult]
 ) -> list[str | None]:
     """Return for each task the host of its preferred executor if it ran on another one; else None."""
@@ -457,17 +457,17 @@ def _wait(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSet:
     table = context.store.url if context.table is not None else None
     waiting = jobs.find_jobs(jobs.JobKind.PREWARM, table, arguments.get("job"))
     now = time.monotonic()
-    return _ended(waiting, now, now + arguments.get("timeout", MAX_WAIT_SECONDS))
+    return _result_or_pause(waiting, now, now + arguments.get("timeout", MAX_WAIT_SECONDS))
 
 
 def _look_again(
     context: CommandContext, arguments: Arguments, state: _Waiting, results: Iterable[object]
 ) -> pa.Table | TaskSet:
     del context, arguments, results
-    return _ended(jobs.current(jobs.Job(**each) for each in state.jobs), state.since, state.until)
+    return _result_or_pause(jobs.current(jobs.Job(**each) for each in state.jobs), state.since, state.until)
 
 
-def _ended(records: Sequence[jobs.Job], since: float, until: float) -> pa.Table | TaskSet:
+def _result_or_pause(records: Sequence[jobs.Job], since: float, until: float) -> pa.Table | TaskSet:
     """The result, if all jobs have ended or the time is over; else a pause, after which to look again."""
     now = time.monotonic()
     if now < until and any(record.ended is None for record in records):

@@ -260,8 +260,8 @@ def _action_row(action: Action) -> dict[str, Any]:
                 "action_type": "protocol",
                 "protocol_min_reader_version": action.min_reader_version,
                 "protocol_min_writer_version": action.min_writer_version,
-                "protocol_reader_features": _joined(action.reader_features),
-                "protocol_writer_features": _joined(action.writer_features),
+                "protocol_reader_features": _join_names(action.reader_features),
+                "protocol_writer_features": _join_names(action.writer_features),
             }
         case Metadata():
             return _metadata(action)
@@ -306,7 +306,7 @@ def _metadata(action: Metadata) -> dict[str, Any]:
         "metadata_format_provider": action.format.provider if action.format else None,
         "metadata_format_options": _json(action.format.options) if action.format else None,
         "metadata_schema_string": action.schema_string,
-        "metadata_partition_columns": _joined(action.partition_columns),
+        "metadata_partition_columns": _join_names(action.partition_columns),
         "metadata_configuration": _json(action.configuration),
         "metadata_created_time": _micros(action.created_time),
     }
@@ -316,7 +316,7 @@ def _json(values: Mapping[str, str | None] | None) -> str | None:
     return None if values is None else json.dumps(dict(values), ensure_ascii=False)
 
 
-def _joined(names: Sequence[str] | None) -> str | None:
+def _join_names(names: Sequence[str] | None) -> str | None:
     return None if names is None else ",".join(names)
 
 

@@ -64,7 +64,7 @@ class Condition:
     start: int
 
     @contextmanager
-    def located(self) -> Iterator[str]:
+    def locate_errors(self) -> Iterator[str]:
         """Yield the text; errors about it are raised with their position in the statement."""
         try:
             yield self.text
@@ -108,7 +108,7 @@ def condition(arguments: Arguments) -> Iterator[str | None]:
     if where is None:
         yield None
         return
-    with where.located() as text:
+    with where.locate_errors() as text:
         yield text
 
 
@@ -180,7 +180,7 @@ class _CommandCursor(Cursor):
 
     def at_end(self) -> bool:
         """Whether the command ends here."""
-        return self.ended() or self.token.is_symbol(";")
+        return self.has_ended() or self.token.is_symbol(";")
 
     def wrong(self, problem: str, start: int | None = None) -> CommandError:
         """Return an error with a position, by default the current one."""
@@ -256,7 +256,7 @@ def _arguments(cursor: _CommandCursor, command: Command, first: dict[str, Any]) 
     values = _clauses(cursor, command, first)
     while cursor.accept_symbol(";"):
         pass
-    if not cursor.ended():
+    if not cursor.has_ended():
         raise cursor.wrong("only one command is allowed: nothing may follow the semicolon")
     for clause in command.clauses:
         if clause.required and clause.name not in values:
@@ -427,7 +427,7 @@ def _condition(cursor: _CommandCursor, command: Command) -> Condition:
     """Read the text up to the next clause or the end; keywords in parentheses belong to it."""
     start, depth = cursor.token.start, 0
     end = start
-    while not cursor.ended():
+    while not cursor.has_ended():
         if not depth and (cursor.token.is_symbol(";") or _next_clause(cursor, command) is not None):
             break
         depth += cursor.token.is_symbol("(") - cursor.token.is_symbol(")")

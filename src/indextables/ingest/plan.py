@@ -207,7 +207,7 @@ def plan_write(
         target = new_table(incoming, partition_by, options, now_ms=now_ms, declared=declared)
         log.check_store()
         # Nothing is replaced here, but a concurrent first write may commit rows before this one.
-        replaced = _replaced(mode, options) if replace is None or replace is Replace.ALL else replace
+        replaced = _replace_mode(mode, options) if replace is None or replace is Replace.ALL else replace
         replace_where = options.get(opt.REPLACE_WHERE)
         condition = None if where is None else where(target.schema)
         if replaced is Replace.WHERE and replace_where is not None:
@@ -225,7 +225,7 @@ def plan_write(
     only_matching = False
     condition = None if where is None else where(snapshot.schema)
     if replace is None or replace is Replace.ALL:
-        replace = _replaced(mode, options)
+        replace = _replace_mode(mode, options)
         if replace is Replace.WHERE:
             assert replace_where is not None
             condition, only_matching = parse_condition(replace_where, snapshot.schema), True
@@ -260,7 +260,7 @@ def finish_write(
     """
     for left in range(_OVERWRITES - 1, -1, -1):
         try:
-            draft, base = _prepared(log, planned, adds, options, base)
+            draft, base = _make_draft(log, planned, adds, options, base)
         except BaseException:
             delete_uncommitted(log.store, [add.path for add in adds])
             raise
@@ -301,7 +301,7 @@ def _replace_base(planned: WritePlan, base: Snapshot) -> WritePlan:
     return dataclasses.replace(planned, base=base.key, before=base.metadata)
 
 
-def _prepared(
+def _make_draft(
     log: TransactionLog, planned: WritePlan, adds: Sequence[Add], options: Options, base: Snapshot | None
 ) -> tuple[Draft | None, Snapshot]:
     """The draft of a planned write and its base snapshot; the draft is None if there is nothing to commit.
@@ -310,7 +310,7 @@ def _prepared(
     """
     if planned.base is None:
         assert planned.target.metadata is not None
-        base = _created(log, planned.target.metadata)
+        base = _create(log, planned.target.metadata)
         if base is None:
             base = log.snapshot()
             again = _plan_again(planned, base, options)
@@ -355,7 +355,7 @@ def has_old_split(adds: Sequence[Add], options: Options) -> bool:
     return oldest is not None and local_time_ms() - oldest >= limit_ms
 
 
-def _created(log: TransactionLog, metadata: Metadata) -> Snapshot | None:
+def _create(log: TransactionLog, metadata: Metadata) -> Snapshot | None:
     """Create the table; returns None if it exists already.
 
     If it is unknown whether version 0 was created, no rows are affected: it has none.
@@ -381,7 +381,7 @@ def _plan_again(planned: WritePlan, other: Snapshot, options: Options) -> WriteP
         raise TableExistsError(other.url)
     if planned.mode is Mode.IGNORE or has_batch(other, options):
         return None
-    replace = _replaced(planned.mode, options)
+    replace = _replace_mode(planned.mode, options)
     whole = Mode.OVERWRITE if replace is Replace.ALL else Mode.APPEND
     ours = planned.target
     try:
@@ -430,7 +430,7 @@ def _draft(
     )
 
 
-def _replaced(mode: Mode, options: Options) -> Replace:
+def _replace_mode(mode: Mode, options: Options) -> Replace:
     if mode is not Mode.OVERWRITE:
         return Replace.NOTHING
     if options.get(opt.REPLACE_WHERE) is not None:

@@ -60,7 +60,7 @@ class Spool:
     def __init__(self, columns: Sequence[str], folder: str | None) -> None:
         """`columns` are the partition columns; files are below `folder` (None: the system's folder)."""
         self._columns = tuple(columns)
-        with _reported(folder or tempfile.gettempdir()):
+        with _translate_errors(folder or tempfile.gettempdir()):
             self._folder = Path(tempfile.mkdtemp(prefix="indextables-write-", dir=folder))
         self._names: dict[Values, Path] = {}
         self._open: OrderedDict[Values, tuple[pa.NativeFile, pa.ipc.RecordBatchStreamWriter]] = OrderedDict()
@@ -83,12 +83,12 @@ class Spool:
     def put(self, batch: pa.RecordBatch) -> None:
         """Sort a batch's rows into their partitions."""
         for values, rows in by_partition(batch, self._columns):
-            with _reported(self._folder):
+            with _translate_errors(self._folder):
                 self._writer(values, batch.schema).write_batch(rows)
 
     def partitions(self) -> Iterator[tuple[Values, Iterator[pa.RecordBatch]]]:
         """Each partition with its rows, in the order in which they came."""
-        with _reported(self._folder):
+        with _translate_errors(self._folder):
             for values in list(self._open):
                 self._close(values)
         for values, path in self._names.items():
@@ -142,7 +142,7 @@ def _values(code: int, dictionaries: Sequence[pa.Array]) -> Values:
 
 
 @contextmanager
-def _reported(folder: str | Path) -> Iterator[None]:
+def _translate_errors(folder: str | Path) -> Iterator[None]:
     """Raise errors of the temporary folder as errors of this package."""
     try:
         yield
@@ -155,7 +155,7 @@ def _reported(folder: str | Path) -> Iterator[None]:
 
 
 def _read(path: Path) -> Iterator[pa.RecordBatch]:
-    with _reported(path.parent), pa.OSFile(str(path)) as source:
+    with _translate_errors(path.parent), pa.OSFile(str(path)) as source:
         end = source.size()
         while source.tell() < end:
             yield from pa.ipc.open_stream(source)
@@ -325,7 +325,7 @@ class SplitUploads:
     def _splits(self, values: Values, batches: Iterator[pa.RecordBatch]) -> Iterator[Add]:
         rows = _RowStream(batches)
         while rows.has_more():
-            path = split_path(self._named(values), f"part-{uuid.uuid4()}.split")
+            path = split_path(self._partition_of(values), f"part-{uuid.uuid4()}.split")
             started_ms = local_time_ms()
             with self._store.open_upload(path) as sink, self._writer(sink, values) as writer:
                 weight, is_uniform = self._fill(writer, values, rows)
@@ -368,7 +368,7 @@ class SplitUploads:
 
     def _writer(self, sink: Any, values: Values) -> SplitWriter:  # noqa: ANN401 - untyped library
         target = self._target
-        return SplitWriter(sink, target.schema, target.mapping, self._options, self._named(values))
+        return SplitWriter(sink, target.schema, target.mapping, self._options, self._partition_of(values))
 
-    def _named(self, values: Values) -> dict[str, str | None]:
+    def _partition_of(self, values: Values) -> dict[str, str | None]:
         return dict(zip(self._target.partition_columns, values, strict=True))

@@ -82,7 +82,7 @@ def new_table(
         schema_string=from_arrow(schema),
         partition_columns=list(partition_columns),
         format=Format(),
-        configuration=_remembered(options),
+        configuration=_indexing_of(options),
         created_time=now_ms,
     )
     # The schema as later writes will read it from the metadata: types by their Spark names.
@@ -96,7 +96,7 @@ def existing_table(
 ) -> Target:
     """The target of a write to an existing table; an error names a column that does not fit."""
     if mode is Mode.OVERWRITE and options.get(opt.OVERWRITE_SCHEMA):
-        return _replaced(snapshot, incoming, partition_by, options)
+        return _target_with_new_schema(snapshot, incoming, partition_by, options)
     if partition_by and _lower(partition_by) != _lower(snapshot.partition_columns):
         other = ", or set overwriteSchema to partition the rows in another way"
         raise SchemaError(
@@ -125,11 +125,11 @@ def existing_table(
     mapping = mapping_for(schema, effective, snapshot.partition_columns)
     if mode is not Mode.OVERWRITE:
         check_same_fields(snapshot, properties, mapping)
-    metadata = _changed(snapshot.metadata, from_arrow(schema), _remembered(effective))
+    metadata = _metadata_change(snapshot.metadata, from_arrow(schema), _indexing_of(effective))
     return Target(schema, snapshot.partition_columns, mapping, metadata)
 
 
-def _replaced(
+def _target_with_new_schema(
     snapshot: Snapshot, incoming: pa.Schema, partition_by: Sequence[str], options: Options
 ) -> Target:
     fresh = new_table(incoming, partition_by, options, now_ms=0, new_id=lambda: snapshot.metadata.id)
@@ -138,17 +138,17 @@ def _replaced(
     return Target(fresh.schema, fresh.partition_columns, fresh.mapping, metadata)
 
 
-def _changed(metadata: Metadata, schema_string: str, remembered: Mapping[str, str]) -> Metadata | None:
+def _metadata_change(metadata: Metadata, schema_string: str, indexing: Mapping[str, str]) -> Metadata | None:
     configuration = metadata.configuration or {}
-    if metadata.schema_string == schema_string and remembered == indexing_properties(metadata):
+    if metadata.schema_string == schema_string and indexing == indexing_properties(metadata):
         return None
     others = {k: v for k, v in configuration.items() if not k.startswith(INDEXING_PREFIX)}
     return msgspec.structs.replace(
-        metadata, schema_string=schema_string, configuration={**others, **remembered}
+        metadata, schema_string=schema_string, configuration={**others, **indexing}
     )
 
 
-def _remembered(options: Options) -> dict[str, str]:
+def _indexing_of(options: Options) -> dict[str, str]:
     return {k: v for k, v in sorted(options.values.items()) if k.startswith(INDEXING_PREFIX)}
 
 

@@ -107,7 +107,7 @@ def read_changes(loader: Loader, listing: Listing, first: int, last: int) -> Cha
     """
     for version in range(first, last + 1):
         if version not in listing.versions:
-            raise _expired(loader, listing, version)
+            raise _history_error(loader, listing, version)
     versions = loader.versions(version_files(listing, range(first, last + 1)))
     check_lineage(loader.log.url, None, versions)
     if any(_is_of_companion(action) for _, actions in versions for action in actions):
@@ -130,7 +130,7 @@ def earliest_changes(listing: Listing) -> int | None:
     return next((v for v in range(first, latest + 1) if v == 0 or v - 1 in readable), None)
 
 
-def _expired(loader: Loader, listing: Listing, version: int) -> HistoryExpiredError:
+def _history_error(loader: Loader, listing: Listing, version: int) -> HistoryExpiredError:
     latest = listing.latest
     url = loader.log.url.rsplit("/", 1)[0]
     return HistoryExpiredError(url, version, earliest_changes(listing), -1 if latest is None else latest)
@@ -153,7 +153,7 @@ class _Before:
             try:
                 segments = segments_at(self._loader.log, self._listing, self._first - 1)
             except VersionNotFoundError:
-                raise _expired(self._loader, self._listing, self._first) from None
+                raise _history_error(self._loader, self._listing, self._first) from None
             self._snapshot = self._loader.load_first(segments)
         return self._snapshot
 
@@ -232,8 +232,10 @@ class _PendingVersions:
                     each.version,
                     each.timestamp,
                     each.operation,
-                    _listed(added, each.version, each.timestamp),
-                    _listed([entries[p] for p in each.removed if p in entries], each.version, each.timestamp),
+                    _file_list(added, each.version, each.timestamp),
+                    _file_list(
+                        [entries[p] for p in each.removed if p in entries], each.version, each.timestamp
+                    ),
                     each.metadata,
                     each.token,
                 )
@@ -243,7 +245,7 @@ class _PendingVersions:
         return ChangeRange(changes, registry, metadata)
 
 
-def _listed(adds: Sequence[Add], version: int, timestamp: int) -> pa.Table:
+def _file_list(adds: Sequence[Add], version: int, timestamp: int) -> pa.Table:
     if not adds:
         return file_lists.empty()
     listed = file_lists.from_adds(adds, version=version, timestamp=timestamp)

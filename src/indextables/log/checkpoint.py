@@ -282,7 +282,7 @@ def _create_state(
     )
     started_ms = _clocks_ms(env)
     writer = _StateWriter(loader, snapshot, env, bundler, codec, level, after_commit)
-    state = writer.compacted() if compact else writer.incremental()
+    state = writer.compact_state() if compact else writer.extend_state()
     extends = not compact or not _filter_paths(state).isdisjoint(b.path for b in snapshot.filter_bundles)
     if not _has_version(loader, snapshot) or (extends and not _has_base(loader, snapshot)):
         raise _base_expired(loader, snapshot)
@@ -373,12 +373,12 @@ class _StateWriter:
     level: int
     after_commit: bool
 
-    def incremental(self) -> StateManifest:
+    def extend_state(self) -> StateManifest:
         base = self.snapshot.base.state
         assert base is not None
         delta = self.snapshot.delta
         folder = self.snapshot.base.folder
-        base_manifests = tuple(_normalised(m, folder) for m in base.manifests)
+        base_manifests = tuple(_normalise(m, folder) for m in base.manifests)
         removed = removed_from_base(self.snapshot)
         added = delta.files()
         new = (self._write_manifest(added),) if added.num_rows else ()
@@ -393,7 +393,7 @@ class _StateWriter:
             filters=self._bundles(added, whole=False),
         )
 
-    def compacted(self) -> StateManifest:
+    def compact_state(self) -> StateManifest:
         threshold = self.loader.options.get(opt.RENORMALIZE_THRESHOLD)
         listed, inline = deduplicate_files(self.snapshot.files(), self.snapshot.registry)
         schemas = {**self.snapshot.registry, **inline}
@@ -508,7 +508,7 @@ def _metadata_with(metadata: Metadata, registry: dict[str, str]) -> Metadata:
     return msgspec.structs.replace(metadata, configuration=configuration)
 
 
-def _normalised(manifest: ManifestInfo, folder: str) -> ManifestInfo:
+def _normalise(manifest: ManifestInfo, folder: str) -> ManifestInfo:
     """A manifest of an older state by the path that newer states use: a bare file name gets its folder."""
     if "/" in manifest.path:
         return manifest

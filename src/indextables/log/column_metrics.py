@@ -317,7 +317,7 @@ def threshold(value: pa.Scalar, arrow: pa.DataType) -> Threshold | None:
             is_days = storage_kind_of(value.type) is TypeKind.DATE
             return _whole(value.value if is_days else Fraction(value.value, 86_400_000))
         case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ | TypeKind.INTERVAL | TypeKind.TIME:
-            return _timed(value, arrow) if literal is column else None
+            return _timestamp_threshold(value, arrow) if literal is column else None
         case TypeKind.FLOAT:
             return _among_floats(value, arrow)
         case TypeKind.INTEGER:
@@ -356,7 +356,7 @@ def _whole(number: int | Fraction, limit: int | None = None) -> Threshold:
     return Threshold(pa.scalar(floor, pa.int64()), floor == number, limit=limit)
 
 
-def _timed(value: pa.Scalar, arrow: pa.DataType) -> Threshold:
+def _timestamp_threshold(value: pa.Scalar, arrow: pa.DataType) -> Threshold:
     return _whole(Fraction(value.value * _PER_SECOND[arrow.unit], _PER_SECOND[value.type.unit]))
 
 

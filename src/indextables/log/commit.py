@@ -252,7 +252,7 @@ class _Commit:
                 if identity is None:
                     break  # the versions up to the base were cleaned up, or the table was deleted
                 if identity != current.identity:
-                    raise self.replaced(current.version)
+                    raise self.replacement_error(current.version)
                 later = versions_after(listing, current.version)
                 if later is None:
                     continue  # a listing that ran while versions were created need not show all of them
@@ -283,7 +283,7 @@ class _Commit:
         try:
             latest = loader.load_first(segments_at(loader.log, full_listing(loader.log), None))
         except TableNotFoundError:
-            raise self.replaced(current.version) from None
+            raise self.replacement_error(current.version) from None
         if self.pending is not None:
             if latest.token_at(self.pending) == self.token:
                 self._mark_committed()
@@ -293,9 +293,9 @@ class _Commit:
             self.pending = None
         if latest.version < current.version:
             problem = f"the table is at version {latest.version}, and this operation started from"
-            raise self.replaced(latest.version, f"{problem} {current.version}")
+            raise self.replacement_error(latest.version, f"{problem} {current.version}")
         if latest.token_at(current.version) not in (None, current.token):
-            raise self.replaced(latest.version)
+            raise self.replacement_error(latest.version)
         check_snapshot(self.draft, current, latest)
         check_uploads(self.table, self.draft.adds)
         return latest
@@ -330,7 +330,7 @@ class _Commit:
         if self._is_base(again, base) or again.latest != version:
             raise self.unknown("the version before it cannot be found")
         self._delete_version_file(version)
-        raise self.replaced(base.version)
+        raise self.replacement_error(base.version)
 
     def _by_later_files(self, listing: Listing, version: int) -> _Confirmation | None:
         """Decide by the tokens in states and in the next version; None without these files."""
@@ -404,7 +404,7 @@ class _Commit:
         self.pending = None
         return _Confirmation.SUPERSEDED
 
-    def replaced(self, version: int, problem: str = "") -> CommitConflictError:
+    def replacement_error(self, version: int, problem: str = "") -> CommitConflictError:
         """The error if the table is not the one that the draft was planned for."""
         return CommitConflictError(
             self.draft.operation,

@@ -287,7 +287,7 @@ def referenced_splits(loader: Loader, listing: Listing, gone: ExpiredFiles) -> p
     left = sorted(set(listing.versions) - set(gone.versions))
     for start in range(0, len(left), _SLICE):
         files = [f for v in left[start : start + _SLICE] for f in version_files(listing, range(v, v + 1))]
-        parts += [_added(actions) for _, actions in loader.versions(files)]
+        parts += [_added_paths(actions) for _, actions in loader.versions(files)]
     if not parts:
         return pa.array([], pa.string())
     return pc.unique(pa.chunked_array(parts, pa.string()))
@@ -352,7 +352,7 @@ def _by_checkpoints(loader: Loader, listing: Listing, gone: ExpiredFiles) -> Ite
         except CorruptLogError as problem:
             yield _by_version_file(loader, version, problem)
         else:
-            yield _added(actions)
+            yield _added_paths(actions)
 
 
 def _by_version_file(loader: Loader, version: int, problem: CorruptLogError) -> pa.Array:
@@ -371,5 +371,5 @@ def _by_version_file(loader: Loader, version: int, problem: CorruptLogError) -> 
         raise problem from None  # cleaned up since it was listed: the caller lists again
 
 
-def _added(actions: Iterable[Action]) -> pa.Array:
+def _added_paths(actions: Iterable[Action]) -> pa.Array:
     return pa.array([action.path for action in actions if isinstance(action, Add)], pa.string())

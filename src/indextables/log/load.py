@@ -82,7 +82,7 @@ class Loader:
             header=header if header.whole else None,
             fallback=Fallback(segment.version, token, (segment.base_path,)),
         )
-        return self.checked(snapshot)
+        return self.check_snapshot(snapshot)
 
     def replay(self, versions: Sequence[tuple[int, list[Action]]]) -> Snapshot:
         """The snapshot of a table from all its versions, from version 0 on."""
@@ -98,7 +98,7 @@ class Loader:
             identity=delta.token or "",
             timestamp=delta.timestamp,
         )
-        return self.checked(snapshot)
+        return self.check_snapshot(snapshot)
 
     def load_first(self, segments: Sequence[Segment]) -> Snapshot:
         """The snapshot of the first segment that can be read; all of them describe the same version.
@@ -181,9 +181,9 @@ class Loader:
         versions = self.versions(later)
         check_lineage(self.log.url, snapshot.token, versions)
         after = snapshot.then(versions, repr(later[-1].stamp), _foreign_time(later, versions))
-        return self.checked(after)
+        return self.check_snapshot(after)
 
-    def checked(self, snapshot: Snapshot) -> Snapshot:
+    def check_snapshot(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot, if this release may read it."""
         if self.options.get(opt.PROTOCOL_CHECK):
             check_readable(snapshot.protocol, snapshot.url)

@@ -47,6 +47,7 @@ from indextables.predicate import (
     TextMatchKind,
     Values,
     columns_of,
+    conjunction,
     conjuncts,
     has_search,
 )
@@ -112,9 +113,9 @@ class _Evaluator:
     def evaluate(self, predicate: Predicate) -> TruthMasks:
         match predicate:
             case And(parts):
-                return self._joined(parts, every=True)
+                return self._combine(parts, every=True)
             case Or(parts):
-                return self._joined(parts, every=False)
+                return self._combine(parts, every=False)
             case Not(part):
                 inner = self.evaluate(part)
                 return TruthMasks(inner.false, inner.true, inner.null)
@@ -141,7 +142,7 @@ class _Evaluator:
     def _unknown(self) -> TruthMasks:
         return TruthMasks(self._all(True), self._all(True), self._all(True))
 
-    def _joined(self, parts: Sequence[Predicate], *, every: bool) -> TruthMasks:
+    def _combine(self, parts: Sequence[Predicate], *, every: bool) -> TruthMasks:
         true, false, null = self._all(every), self._all(not every), self._all(False)
         for part in parts:
             one = self.evaluate(part)
@@ -176,7 +177,7 @@ class _Evaluator:
             every = np.ones(metrics.count, dtype=np.bool_)
             true, false = every, every
         else:
-            true, false = _compared(op, metrics, point)
+            true, false = _compare_bounds(op, metrics, point)
         verdict = self._of_values(field, metrics, true, false)
         return self._null_safe(column, verdict) if op is Op.NULL_SAFE else verdict
 
@@ -266,7 +267,7 @@ def _sides(metrics: ColumnMetrics, point: Threshold) -> _Sides:
     return _Sides(low_below, low_to, high_above, high_from)
 
 
-def _compared(op: Op, metrics: ColumnMetrics, point: Threshold) -> tuple[Mask, Mask]:
+def _compare_bounds(op: Op, metrics: ColumnMetrics, point: Threshold) -> tuple[Mask, Mask]:
     """Where a comparison can be true, and where it can be false, for values within the bounds."""
     sides = _sides(metrics, point)
     if op in (Op.LT, Op.GE):
@@ -291,7 +292,7 @@ def _among(metrics: ColumnMetrics, points: list[Threshold]) -> tuple[Mask, Mask]
     if len(points) * metrics.count <= _IN_BUDGET or len(points) <= _IN_GROUPS:
         true, false = ~every, every
         for point in points:
-            equal, differs = _compared(Op.EQ, metrics, point)
+            equal, differs = _compare_bounds(Op.EQ, metrics, point)
             true, false = true | equal, false & differs
         return true, false
     if any(point.limit is not None for point in points):
@@ -466,7 +467,7 @@ def split_partition_conjuncts(
         columns = list(columns_of(part))
         only = bool(columns) and all(len(c.path) == 1 and c.path[0].lower() in names for c in columns)
         (mine if only and not has_search(part) else others).append(part)
-    return _joined(mine), _joined(others)
+    return conjunction(mine), conjunction(others)
 
 
 def _evaluate(
@@ -516,12 +517,6 @@ def _entries_of(files: pa.Table, schema: pa.Schema, partition_columns: Sequence[
         read = _ReadEntries(listed, schema, columns, [Entries(batch, schema, columns) for batch in batches])
         _read_entries[key] = read
     return read.batches
-
-
-def _joined(parts: list[Predicate]) -> Predicate | None:
-    if len(parts) > 1:
-        return And(tuple(parts))
-    return parts[0] if parts else None
 
 
 # Texts whose order is that of the dates: years of four digits.
@@ -618,7 +613,7 @@ def may_hold_first(
     batch_ends = [_ends(Entries(batch, schema, partition_columns), column) for batch in files.to_batches()]
     if any(ends is None for ends in batch_ends):
         return keep
-    ends = _Ends.joined([ends for ends in batch_ends if ends is not None])
+    ends = _Ends.concat([ends for ends in batch_ends if ends is not None])
     # The bound that comes first in the order, and the one that comes last.
     near, far = (ends.low, ends.high) if first.ascending else (ends.high, ends.low)
     counts = files["numRecords"].combine_chunks()
@@ -650,7 +645,7 @@ class _Ends:
     may_null: Mask
 
     @classmethod
-    def joined(cls, parts: Sequence["_Ends"]) -> "_Ends":
+    def concat(cls, parts: Sequence["_Ends"]) -> "_Ends":
         return cls(
             pa.concat_arrays([part.low for part in parts]),
             pa.concat_arrays([part.high for part in parts]),

@@ -91,7 +91,7 @@ class Retention:
             max_versions=options.get(opt.CLEANUP_MAX_VERSIONS),
         )
 
-    def limited(self, listing: Listing, now_ms: int) -> "Retention":
+    def with_version_limit(self, listing: Listing, now_ms: int) -> "Retention":
         """The retention, shortened if the log has more versions than the limit on their number."""
         if not 0 < self.max_versions < len(listing.versions):
             return self
@@ -101,7 +101,7 @@ class Retention:
 
     def is_due(self, listing: Listing, now_ms: int) -> bool:
         """Whether enough versions have expired to clean the log."""
-        before_ms = now_ms - self.limited(listing, now_ms).log_ms
+        before_ms = now_ms - self.with_version_limit(listing, now_ms).log_ms
         expired = sum(info.modified_ms < before_ms for info in listing.versions.values())
         return expired > 0 and expired * _CLEANING_SHARE >= len(listing.versions)
 
@@ -109,7 +109,7 @@ class Retention:
 def expired_files(loader: Loader, listing: Listing, retention: Retention, *, now_ms: int) -> ExpiredFiles:
     """The files that are older than their retention and that no readable version needs."""
     pointer = read_pointer(loader.log)
-    retention = retention.limited(listing, now_ms)
+    retention = retention.with_version_limit(listing, now_ms)
     before_ms = now_ms - retention.manifest_ms
     # These are no versions that could be read, so no retention counts them.
     late = late_states(loader, listing)
@@ -254,7 +254,7 @@ def delete(loader: Loader, files: ExpiredFiles) -> int:
         return 0
     deleted = loader.log.delete(files.leading)
     remaining = full_listing(loader.log)
-    needed = _referenced(loader, remaining, ())
+    needed = _referenced_paths(loader, remaining, ())
     if needed is None:
         return deleted
     # A JSON checkpoint may have appeared since its parts were taken for those of a writer that died.
@@ -341,12 +341,12 @@ def _with_paths(
     if listing.misfiled is not None and listing.misfiled.modified_ms < manifests_before_ms:
         leading.append(listing.misfiled.path)
     leading_paths = set(leading)
-    needed = _referenced(loader, listing, files.states)
+    needed = _referenced_paths(loader, listing, files.states)
     manifests: tuple[str, ...] = ()
     filter_bundles: tuple[str, ...] = ()
     if needed is not None:
-        manifests = _unneeded(listing.manifests, needed, manifests_before_ms)
-        filter_bundles = _unneeded(listing.filter_bundles, needed, manifests_before_ms)
+        manifests = _unneeded_paths(listing.manifests, needed, manifests_before_ms)
+        filter_bundles = _unneeded_paths(listing.filter_bundles, needed, manifests_before_ms)
     parts = tuple(
         info.path
         for version, info in listing.checkpoint_parts
@@ -371,13 +371,13 @@ def _stamps(listing: Listing) -> dict[str, Stamp]:
     return {info.path: stamp_of(info) for info in infos}
 
 
-def _unneeded(files: Mapping[str, ObjectInfo], needed: set[str], before_ms: int) -> tuple[str, ...]:
+def _unneeded_paths(files: Mapping[str, ObjectInfo], needed: set[str], before_ms: int) -> tuple[str, ...]:
     return tuple(
         path for path, info in sorted(files.items()) if path not in needed and info.modified_ms < before_ms
     )
 
 
-def _referenced(loader: Loader, listing: Listing, gone_states: Iterable[int]) -> set[str] | None:
+def _referenced_paths(loader: Loader, listing: Listing, gone_states: Iterable[int]) -> set[str] | None:
     """The manifests and filter bundles that remaining states refer to; None if a state cannot be read."""
     referenced: set[str] = set()
     for version in set(listing.states) - set(gone_states):

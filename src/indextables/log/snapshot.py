@@ -432,7 +432,7 @@ class Snapshot:
             key, delta = self.since
             earlier = self.lists.get(key) if self.lists.has(key) else None
             if earlier is not None:
-                listed = _applied(earlier, delta)
+                listed = _apply(earlier, delta)
                 self.lists.put(self.key, listed)
         return listed
 
@@ -450,7 +450,7 @@ class Snapshot:
                 except CorruptLogError:
                     raise error from None
                 return other.files(where), where is None
-            listed = _applied(base, self.delta, tombstones)
+            listed = _apply(base, self.delta, tombstones)
         if listed["companionSourceFiles"].null_count < listed.num_rows and not is_companion(self.protocol):
             raise companion_error(self.metadata, self.url)
         metrics.record("indextables.state.read.file_count", listed.num_rows)
@@ -548,7 +548,7 @@ def is_ours(manifest_path: str) -> bool:
     return len(name.removeprefix("manifest-").removesuffix(".avro")) == MANIFEST_ID_LENGTH
 
 
-def _applied(listed: pa.Table, delta: Delta, tombstones: Iterable[str] = ()) -> pa.Table:
+def _apply(listed: pa.Table, delta: Delta, tombstones: Iterable[str] = ()) -> pa.Table:
     """Apply a delta to a file list: drop the paths that it removed or added again, append what it added."""
     hidden = {*tombstones, *delta.removed, *delta.added}
     if hidden and listed.num_rows:

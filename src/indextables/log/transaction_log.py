@@ -127,7 +127,7 @@ class TransactionLog:
     def snapshot(self, *, version: int | None = None, timestamp: int | None = None) -> Snapshot:
         """The snapshot of the newest version, or of a version number or a time (milliseconds since 1970)."""
         if version is None and timestamp is None:
-            return self._loader.checked(self._newest())
+            return self._loader.check_snapshot(self._newest())
 
         def read(listing: Listing) -> Snapshot:
             target = version if timestamp is None else version_at(self._loader, listing, timestamp)
@@ -135,7 +135,7 @@ class TransactionLog:
             first = segments[0]
             cached = self._snapshots.get(first)
             if cached is not None:
-                return self._loader.checked(cached)
+                return self._loader.check_snapshot(cached)
             return self._snapshots.put(first, self._loader.load_first(segments))
 
         return self._retry_if_cleaned(read)
@@ -345,9 +345,9 @@ class TransactionLog:
 
     def expired_files(self, *, log_hours: float | None = None) -> retention.ExpiredFiles:
         """The files of the log that are older than their retention; nothing is deleted."""
-        return self._expired(log_hours, self._env.now_ms())
+        return self._expired_files(log_hours, self._env.now_ms())
 
-    def _expired(self, log_hours: float | None, now_ms: int) -> retention.ExpiredFiles:
+    def _expired_files(self, log_hours: float | None, now_ms: int) -> retention.ExpiredFiles:
         limits = retention.Retention.of(self.options, log_hours=log_hours)
         return self._retry_if_cleaned(
             lambda listing: retention.expired_files(self._loader, listing, limits, now_ms=now_ms)
@@ -360,7 +360,7 @@ class TransactionLog:
     def clean(self, *, log_hours: float | None = None) -> retention.ExpiredFiles:
         """Delete files that are older than their retention; returns them."""
         self.check_writable(self.snapshot())
-        expired_files = self._expired(log_hours, self.store_time_ms())
+        expired_files = self._expired_files(log_hours, self.store_time_ms())
         retention.delete(self._loader, expired_files)
         invalidate(self._loader.log.url)
         return expired_files

@@ -265,7 +265,7 @@ def run_in_background(job_id: str, options: Options, work: Callable[[], object])
         record = _jobs[job_id]
 
     def body() -> None:
-        with gate, _recorded(record, swallow=True):
+        with gate, _record_outcome(record, swallow=True):
             work()
 
     # A daemon thread, so that the end of the process does not wait for it.
@@ -450,7 +450,7 @@ def _save(record: Job, *, now: bool = True) -> None:
 
 
 @contextmanager
-def _recorded(record: Job, *, swallow: bool = False) -> Iterator[None]:
+def _record_outcome(record: Job, *, swallow: bool = False) -> Iterator[None]:
     record.status, record.started = JobStatus.RUNNING, time.time()
     _save(record)
     try:

@@ -252,7 +252,7 @@ def plan(
     tasks = [
         MergeTask(tuple(group), dict(values), context)
         for values, refs in by_partition.items()
-        for group in _packed(refs, target_bytes, most)
+        for group in _pack_groups(refs, target_bytes, most)
         # A single split of the original is merged, too, to convert its format.
         if len(group) > 1 or not group[0].is_parquet
     ]
@@ -271,7 +271,7 @@ def run(task: MergeTask, store: Store, options: Options) -> MergeTaskResult:
             sources = [
                 open_merge_input(store, ref, task.context, task.partition_values, options) for ref in left
             ]
-            add = _merged(task, left, sources, store, options)
+            add = _merge_group(task, left, sources, store, options)
             return MergeTaskResult(add, tuple(ref.path for ref in left), tuple(skipped))
         except UnreadableSplitError as error:
             skipped.append((error.path, error.problem))
@@ -340,10 +340,10 @@ class MergeOptions:
         if max_sources is not None and max_sources < 2:
             raise OptionError(f"at most {max_sources} splits per merge merge nothing; give 2 or more")
         condition = None if where is None else partition_condition(snapshot, where)
-        return cls(cls.sized(target).target_bytes, condition, max_new_splits, max_sources)
+        return cls(cls.of_size(target).target_bytes, condition, max_new_splits, max_sources)
 
     @classmethod
-    def sized(cls, target_bytes: int) -> "MergeOptions":
+    def of_size(cls, target_bytes: int) -> "MergeOptions":
         """The options for merging all splits to about this size."""
         if not isinstance(target_bytes, int):
             raise OptionError(
@@ -526,7 +526,7 @@ def commit_batch(
     return None if after is snapshot else after.version
 
 
-def _packed(refs: Sequence[MergeInput], target_bytes: int, most: int) -> Iterator[list[MergeInput]]:
+def _pack_groups(refs: Sequence[MergeInput], target_bytes: int, most: int) -> Iterator[list[MergeInput]]:
     group: list[MergeInput] = []
     total = 0
     for ref in refs:
@@ -539,7 +539,7 @@ def _packed(refs: Sequence[MergeInput], target_bytes: int, most: int) -> Iterato
         yield group
 
 
-def _merged(
+def _merge_group(
     task: MergeTask,
     refs: Sequence[MergeInput],
     sources: Sequence[MergeSource],

@@ -55,7 +55,7 @@ def restore(
     old, new = then.files(), now.files()
     back = old.filter(pc.invert(pc.is_in(old["path"], value_set=_paths(new))))
     gone = new.filter(pc.invert(pc.is_in(new["path"], value_set=_paths(old))))
-    metadata = _changed(then.metadata, now.metadata)
+    metadata = _metadata_to_restore(then.metadata, now.metadata)
     figures = (back.num_rows, gone.num_rows, _bytes(back), _bytes(gone))
     if not back.num_rows and not gone.num_rows and metadata is None:
         return RestoreResult(then.version, None, *figures)
@@ -99,7 +99,7 @@ def _check_present(log: TransactionLog, then: Snapshot, back: pa.Table) -> None:
         )
 
 
-def _changed(then: Metadata, now: Metadata) -> Metadata | None:
+def _metadata_to_restore(then: Metadata, now: Metadata) -> Metadata | None:
     """The earlier metadata if it differs in more than document mappings; else None."""
     configuration = without_registry(then.configuration)
     same = (

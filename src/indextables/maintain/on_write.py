@@ -43,7 +43,7 @@ _logger = logging.getLogger(__name__)
 def check(options: Options) -> None:
     """Check options before the write that are used after it: the target size and the retention."""
     if options.get(opt.MERGE_ON_WRITE):
-        MergeOptions.sized(options.get(opt.MERGE_TARGET))
+        MergeOptions.of_size(options.get(opt.MERGE_TARGET))
     if options.get(opt.PURGE_ON_WRITE):
         retention_of(options, options.get(opt.PURGE_SPLIT_HOURS))
 
@@ -76,7 +76,7 @@ def due(snapshot: Snapshot, options: Options, processors: int) -> Due | None:
     least, largest = options.get(opt.MIN_SPLITS), options.get(opt.MERGE_TARGET)
     target = _FIRST_TARGET if least > opt.MIN_SPLITS.default else largest
     while True:
-        sized = MergeOptions.sized(min(target, largest))
+        sized = MergeOptions.of_size(min(target, largest))
         tasks = sized.tasks(snapshot, options, MergeOutcome(), time.time_ns() // 1_000_000)
         enough = len(tasks) >= max(1, batch * options.get(opt.MIN_BATCHES))
         if enough and any(len(task.sources) >= least for task in tasks):
@@ -145,7 +145,7 @@ def _plan_round(
 
 def merge_now(log: TransactionLog, options: Options, *, processors: int | None = None) -> None:
     """Merge and purge in this process, if there is enough to merge; errors are logged."""
-    with _logged("merge", log.store.url):
+    with _log_errors("merge", log.store.url):
         jobs.run_tasks(
             plan_merge_on_write(log, options, processors or os.cpu_count() or 1),
             lambda state, results: finish_merge_on_write(log, options, state, results),
@@ -155,7 +155,7 @@ def merge_now(log: TransactionLog, options: Options, *, processors: int | None =
 
 def purge_now(log: TransactionLog, options: Options) -> None:
     """Purge with the options of a write; errors are logged."""
-    with _logged("purge", log.store.url):
+    with _log_errors("purge", log.store.url):
         purge(
             log,
             options,
@@ -165,7 +165,7 @@ def purge_now(log: TransactionLog, options: Options) -> None:
 
 
 @contextmanager
-def _logged(what: str, url: str) -> Iterator[None]:
+def _log_errors(what: str, url: str) -> Iterator[None]:
     """Log an error of the maintenance instead of raising it: the write would look failed."""
     try:
         yield
@@ -213,7 +213,7 @@ def after_write(log: TransactionLog, options: Options) -> None:
         _writes[url] += 1
         writes = _writes[url]
     if options.get(opt.MERGE_ON_WRITE):
-        with _logged("merge", url):
+        with _log_errors("merge", url):
             if options.get(opt.MERGE_IN_BACKGROUND):
                 _start(url, lambda: merge_now(log, options), options.get(opt.SHUTDOWN_TIMEOUT_MS) / 1000)
             else:
@@ -249,7 +249,7 @@ def _start(url: str, work: Callable[[], None], patience: float) -> None:
 def _work(url: str, work: Callable[[], None]) -> None:
     next_work: Callable[[], None] | None = work
     while next_work is not None:
-        with _logged("merge", url):
+        with _log_errors("merge", url):
             next_work()
         with _lock:
             running = _running[url]

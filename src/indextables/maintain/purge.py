@@ -156,7 +156,7 @@ def plan_purge(
         # At version 0, the splits of a running first write, or repair, may be unreferenced.
         int(now - retention * HOUR_MS) if snapshot.version else 0,
         expired,
-        _sorted(named, snapshot.url),
+        _sort_paths(named, snapshot.url),
         snapshot.version,
         snapshot.metadata.id,
         dry_run,
@@ -169,7 +169,7 @@ def commit_purge(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
     after = log.commit(draft, _same_table(plan, log.snapshot()))
     if after.version == plan.version + 1:
         return replace(plan, version=after.version)
-    return replace(plan, named=_sorted(log.referenced_splits(), after.url), version=after.version)
+    return replace(plan, named=_sort_paths(log.referenced_splits(), after.url), version=after.version)
 
 
 def orphans(store: Store, plan: PurgePlan) -> Iterator[Orphans]:
@@ -357,7 +357,7 @@ def _text(value: pa.Scalar) -> str:
     return text
 
 
-def _sorted(named: pa.Array, table_url: str) -> pa.Array:
+def _sort_paths(named: pa.Array, table_url: str) -> pa.Array:
     """Paths relative to the table, in the order of a listing; some writers store whole URLs of splits."""
     relative = relative_paths(named, table_url)
     return relative.take(pc.array_sort_indices(relative))

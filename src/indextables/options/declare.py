@@ -141,7 +141,7 @@ def field_option(
     return declaration
 
 
-def ignored(key: str, reason: str) -> IgnoredOption:
+def ignored_option(key: str, reason: str) -> IgnoredOption:
     """Declare that a key of IndexTables for Scala has no effect, and what applies instead."""
     declaration = IgnoredOption(key, reason)
     _register(declaration)
@@ -196,7 +196,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _bounded(kind: type, low: float | None, high: float | None) -> Callable[[str], int | float]:
+def _number_parser(kind: type, low: float | None, high: float | None) -> Callable[[str], int | float]:
     def parse(text: str) -> int | float:
         number: int | float = kind(text.strip())
         if (low is not None and number < low) or (high is not None and number > high):
@@ -214,12 +214,12 @@ def _range(low: float | None, high: float | None) -> str:
 
 def integer(low: int | None = None, high: int | None = None) -> Parser[int]:
     """Return the type of whole numbers within bounds."""
-    return Parser(_bounded(int, low, high), f"a whole number{_range(low, high)}")  # type: ignore[arg-type]
+    return Parser(_number_parser(int, low, high), f"a whole number{_range(low, high)}")  # type: ignore[arg-type]
 
 
 def number(low: float | None = None, high: float | None = None) -> Parser[float]:
     """Return the type of numbers within bounds."""
-    return Parser(_bounded(float, low, high), f"a number{_range(low, high)}")
+    return Parser(_number_parser(float, low, high), f"a number{_range(low, high)}")
 
 
 def choice(*words: str) -> Parser[str]:
@@ -286,7 +286,7 @@ class Options:
                 _warn_once(declaration)
                 continue
             if isinstance(declaration, Alias):
-                weaker.setdefault(declaration.target.key.lower(), _converted(declaration, text, spelling))
+                weaker.setdefault(declaration.target.key.lower(), _convert_alias(declaration, text, spelling))
                 _check_scope(declaration.target, spelling, scope)
                 continue
             _check(declaration, key, text, spelling)
@@ -337,7 +337,7 @@ def _warn_once(declaration: IgnoredOption) -> None:
         _logger.warning("option '%s' has no effect: %s", declaration.key, declaration.reason)
 
 
-def _converted(declaration: Alias, text: str, spelling: str) -> str:
+def _convert_alias(declaration: Alias, text: str, spelling: str) -> str:
     """Return the value of an alias as that of its option."""
     try:
         converted = declaration.convert(text)

@@ -8,7 +8,7 @@ weaken safety: a class of credentials without a counterpart.
 import math
 
 from indextables.options.cloud import AWS_ENDPOINT, AWS_PATH_STYLE
-from indextables.options.declare import alias, ignored
+from indextables.options.declare import alias, ignored_option
 from indextables.options.log import LOG_RETENTION_HOURS, STATE_RETENTION_HOURS
 from indextables.options.writing import OPTIMIZE_WRITE, TARGET_SPLIT_SIZE, TEMP_DIRECTORY
 
@@ -190,4 +190,4 @@ for _reason, _keys in {
     ),
 }.items():
     for _key in _keys:
-        ignored(_key, _reason)
+        ignored_option(_key, _reason)

@@ -68,7 +68,7 @@ class Tokenizer:
         return self.boundary in words and self.stemmer is None
 
     @property
-    def unstemmed(self) -> "Tokenizer":
+    def without_stemming(self) -> "Tokenizer":
         """The tokenizer that splits the same way without stemming: for prefixes and misspelt words."""
         return self if self.stemmer is None else _TOKENIZERS["default"]
 

@@ -5,7 +5,14 @@ from indextables.predicate.evaluate import evaluate
 from indextables.predicate.query_language import parse_query
 from indextables.predicate.sql import parse_condition
 from indextables.predicate.sql_text import to_sql
-from indextables.predicate.traversal import columns_of, conjuncts, fold_constants, has_search, searches_of
+from indextables.predicate.traversal import (
+    columns_of,
+    conjunction,
+    conjuncts,
+    fold_constants,
+    has_search,
+    searches_of,
+)
 from indextables.predicate.tree import (
     Always,
     And,
@@ -46,6 +53,7 @@ __all__ = [
     "Values",
     "columns_of",
     "compare",
+    "conjunction",
     "conjuncts",
     "evaluate",
     "fold_constants",

@@ -49,8 +49,8 @@ def address_block(text: str) -> tuple[int, int]:
             return _octets(text)
         if "/" in text:
             network = ipaddress.ip_network(text, strict=False)
-            return _mapped(network.network_address), _mapped(network.broadcast_address)
-        one = _mapped(ipaddress.ip_address(text))
+            return _as_number(network.network_address), _as_number(network.broadcast_address)
+        one = _as_number(ipaddress.ip_address(text))
     except ValueError:
         raise QuerySyntaxError(
             f"'{text}' is not an IP address, a block such as 10.0.0.0/8 or 2001:db8::/32, or an IPv4 "
@@ -93,10 +93,10 @@ def _octets(text: str) -> tuple[int, int]:
         raise ValueError(text)
     low = ipaddress.ip_address(".".join([*octets[:first], *["0"] * (4 - first)]))
     high = ipaddress.ip_address(".".join([*octets[:first], *["255"] * (4 - first)]))
-    return _mapped(low), _mapped(high)
+    return _as_number(low), _as_number(high)
 
 
-def _mapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int:
+def _as_number(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int:
     if isinstance(address, ipaddress.IPv4Address):
         return int(address) + _V4_START
     if address.scope_id is not None:  # zones of addresses are local to a machine; the index has none
@@ -157,10 +157,10 @@ def compare_addresses(predicate: Predicate, columns: Collection[str]) -> Predica
     Raises:
         PredicateError: an inequality compares with a text that is not an address.
     """
-    return map_leaves(predicate, lambda leaf: _compared(leaf, columns)) if columns else predicate
+    return map_leaves(predicate, lambda leaf: _compare_leaf(leaf, columns)) if columns else predicate
 
 
-def _compared(leaf: Predicate, columns: Collection[str]) -> Predicate:
+def _compare_leaf(leaf: Predicate, columns: Collection[str]) -> Predicate:
     match leaf:
         case Compare(op=op, column=column, value=value) if _is_text(column, [value], columns):
             if not value.is_valid:

@@ -254,9 +254,9 @@ class _Evaluation:
             case IsNull(column):
                 return pc.is_null(self.values(column))
             case Compare():
-                return self.compared(predicate)
+                return self.compare(predicate)
             case In():
-                return self.contained(predicate)
+                return self.is_in(predicate)
             case TextMatch(kind, column, text):
                 return _TEXT[kind](self.texts(column), pattern=text)
             case Like(column):
@@ -264,7 +264,7 @@ class _Evaluation:
             case NestedCondition(column, steps, part):
                 return evaluate(part, pa.table({VALUE.name: apply_steps(self.values(column), steps)}))
             case Search():
-                return self.searched(predicate)
+                return self.run_search(predicate)
 
     def alternatives(self, parts: Sequence[Predicate]) -> Iterator[Any]:
         """The parts of an OR; many ranges of one column are one part."""
@@ -311,7 +311,7 @@ class _Evaluation:
             )
         return values
 
-    def compared(self, predicate: Compare) -> Any:  # noqa: ANN401
+    def compare(self, predicate: Compare) -> Any:  # noqa: ANN401
         op, column, value = predicate.op, predicate.column, predicate.value
         values = self.values(column)
         if not value.is_valid:
@@ -324,7 +324,7 @@ class _Evaluation:
             return pc.fill_null(_compare_values(Op.EQ, values, value), False)
         return _compare_values(op, values, value)
 
-    def contained(self, predicate: In) -> Any:  # noqa: ANN401
+    def is_in(self, predicate: In) -> Any:  # noqa: ANN401
         values = self.values(predicate.column)
         literals = predicate.array
         if literals is None or _kernel_type(value_type(literals.type)) != values.type:
@@ -342,7 +342,7 @@ class _Evaluation:
             return mask
         return pc.if_else(pc.is_valid(values), mask, pa.scalar(None, pa.bool_()))
 
-    def searched(self, predicate: Search) -> Any:  # noqa: ANN401
+    def run_search(self, predicate: Search) -> Any:  # noqa: ANN401
         if self.search is None:
             where = "all fields" if predicate.column is None else predicate.column.name
             raise PredicateError(

@@ -231,7 +231,7 @@ class _Parser:
         required = next((plus for plus in pluses if plus is not None), None)
         if len(parts) > 1 and required is not None:
             self.fail("'+' (required) contradicts OR; leave it out, or group with parentheses", required)
-        return combined(AnyOf, parts)
+        return combine(AnyOf, parts)
 
     def all_of(self) -> tuple[QueryNode, int | None]:
         """Parts joined by AND or a blank, and the position of the '+' of a single part."""
@@ -242,14 +242,14 @@ class _Parser:
                 plus = self.at
                 self.at += 1
                 self.sign_must_touch("+", plus)
-            parts.append(self.signed())
+            parts.append(self.negation())
             self.skip_blanks()
             operator = self.upcoming()
             if operator in AND_WORDS:
                 self.at += len(operator)
                 self.skip_blanks()
             elif operator in OR_WORDS or self.peek() in {"", ")"}:
-                return combined(AllOf, parts), plus if len(parts) == 1 else None
+                return combine(AllOf, parts), plus if len(parts) == 1 else None
 
     def sign_must_touch(self, sign: str, start: int) -> None:
         if self.at_boundary():
@@ -257,7 +257,7 @@ class _Parser:
                 f"a lone '{sign}'; put it right before a term, or write \\{sign} to search for it", start
             )
 
-    def signed(self) -> QueryNode:
+    def negation(self) -> QueryNode:
         start = self.at
         operator = self.upcoming()
         if operator == "NOT":
@@ -269,9 +269,9 @@ class _Parser:
         else:
             if not self.peek() or self.peek() == ")" or operator:
                 self.missing_operand(operator)
-            return self.boosted(self.operand())
+            return self.boost(self.operand())
         self.deeper()
-        node = Negation(self.signed(), position=start)
+        node = Negation(self.negation(), position=start)
         self.depth -= 1
         return node
 
@@ -288,7 +288,7 @@ class _Parser:
         if self.depth > MAX_DEPTH:
             self.fail(f"the query is nested more than {MAX_DEPTH} deep")
 
-    def boosted(self, node: QueryNode) -> QueryNode:
+    def boost(self, node: QueryNode) -> QueryNode:
         if self.peek() == "^":
             start = self.at
             match = _FACTOR.match(self.text, self.at + 1)
@@ -378,7 +378,7 @@ class _Parser:
             return Prefix(word.parts[0], field, position=start)
         return Wildcard(word.parts, field, position=start)
 
-    def quoted(self) -> str:
+    def quotation(self) -> str:
         start = self.at
         chars: list[str] = []
         self.at += 1
@@ -393,7 +393,7 @@ class _Parser:
         return "".join(chars)
 
     def phrase(self, field: FieldPath | None, start: int) -> QueryNode:
-        text = self.quoted()
+        text = self.quotation()
         slop, prefix = 0, False
         if self.peek() == "~":
             match = _NUMBER.match(self.text, self.at + 1)
@@ -413,7 +413,7 @@ class _Parser:
         """A bound or an element: a quoted text or a word; None for a bare `*`."""
         start = self.at
         if self.peek() == '"':
-            return self.quoted()
+            return self.quotation()
         word = self.word(value=True)
         if word.raw == "*":
             return None
@@ -518,7 +518,7 @@ class _Parser:
         return Regex("".join(chars), field, position=start)
 
 
-def combined(kind: type[AllOf] | type[AnyOf], parts: Sequence[QueryNode]) -> QueryNode:
+def combine(kind: type[AllOf] | type[AnyOf], parts: Sequence[QueryNode]) -> QueryNode:
     """The parts under one node; nested ones of the same kind are flattened, a single part is returned."""
     if len(parts) == 1:
         return parts[0]

@@ -112,7 +112,7 @@ class OperandParser(Cursor, ABC):
         while self.accept_symbol(","):
             operands.append(self.operand())
         if not self.token.is_symbol(")"):
-            raise self.unexpected()
+            raise self.unexpected_token()
         self.take()
         return operands
 
@@ -141,9 +141,9 @@ class OperandParser(Cursor, ABC):
     def operand(self) -> Operand:
         """An operand, with casts, elements and fields that follow it."""
         token = self.token
-        return self.followed(self.primary(), token.start)
+        return self.with_suffixes(self.primary(), token.start)
 
-    def followed(self, operand: Operand, start: int) -> Operand:
+    def with_suffixes(self, operand: Operand, start: int) -> Operand:
         """An operand with the casts, elements and fields that follow it."""
         while True:
             if self.accept_symbol("::"):
@@ -158,10 +158,12 @@ class OperandParser(Cursor, ABC):
     def element(self, operand: Operand) -> Operand:
         """An element in brackets."""
         opening = self.take()
-        with self.nested(opening):
+        with self.nesting(opening):
             key = self.operand()
         if not self.accept_symbol("]"):
-            raise self.error("this '[' is never closed" if self.ended() else "']' is missing", opening.start)
+            raise self.error(
+                "this '[' is never closed" if self.has_ended() else "']' is missing", opening.start
+            )
         with self.at(opening.start):
             return element(operand, key, self.zone)
 
@@ -190,16 +192,16 @@ class OperandParser(Cursor, ABC):
             case _:
                 pass
         if token.is_symbol("("):
-            return self.parenthesised()
+            return self.parentheses()
         if token.is_symbol("*"):
             return AllFields(self.take().start)
         if token.is_symbol("-", "+"):
-            return self.signed()
+            return self.signed_value()
         if token.is_symbol("?", ":"):
             raise self.error("parameters are not supported; write the value")
         raise self.error(f"a column or a value is expected here, not {token.text!r}")
 
-    def signed(self) -> Operand:
+    def signed_value(self) -> Operand:
         """A value with signs before it."""
         start = self.token.start
         minus = False
@@ -213,21 +215,21 @@ class OperandParser(Cursor, ABC):
         with self.at(start):
             return LiteralOperand(negate_literal(inner.scalar) if minus else inner.scalar, start)
 
-    def parenthesised(self) -> Operand:
+    def parentheses(self) -> Operand:
         """A condition or an operand in parentheses."""
         opening = self.take()
-        with self.nested(opening):
+        with self.nesting(opening):
             if self.token.is_word("SELECT", "WITH"):
                 raise self.error("subqueries are not supported in a condition")
             operand = self.condition()
-        if self.ended():
+        if self.has_ended():
             raise self.error("this '(' is never closed", opening.start)
         if not self.accept_symbol(")"):
-            raise self.unexpected()
+            raise self.unexpected_token()
         return operand
 
     @contextmanager
-    def nested(self, opening: Token) -> Iterator[None]:
+    def nesting(self, opening: Token) -> Iterator[None]:
         """One level deeper, up to a limit."""
         self.depth += 1
         if self.depth > _MAX_DEPTH:
@@ -410,11 +412,11 @@ class _Level:
 
 class _Parser(OperandParser):
     def whole(self) -> Predicate:
-        if self.ended():
+        if self.has_ended():
             raise self.error("the condition is empty")
         operand = self.condition()
-        if not self.ended():
-            raise self.unexpected()
+        if not self.has_ended():
+            raise self.unexpected_token()
         condition = self.as_condition(operand)
         if depth_of(condition) > _MAX_DEPTH:
             raise PredicateError(
@@ -439,7 +441,7 @@ class _Parser(OperandParser):
             while self.accept_word("NOT") or self.accept_symbol("!"):
                 level.negations += 1
             if self.token.is_symbol("("):
-                levels.append(self.opened(len(levels)))
+                levels.append(self.open_level(len(levels)))
                 continue
             operand: Operand | None = self.predicate()
             while operand is not None:
@@ -454,9 +456,9 @@ class _Parser(OperandParser):
                 levels.pop()
                 if not levels:
                     return condition
-                operand = self.predicate(self.closed(condition, level))
+                operand = self.predicate(self.close_level(condition, level))
 
-    def opened(self, depth: int) -> "_Level":
+    def open_level(self, depth: int) -> "_Level":
         """The level of the current parenthesis."""
         opening = self.take()
         if depth > _MAX_PARENTHESES:
@@ -466,14 +468,14 @@ class _Parser(OperandParser):
             raise self.error("subqueries are not supported in a condition")
         return _Level(self.token, opening)
 
-    def closed(self, operand: Operand, level: "_Level") -> Operand:
+    def close_level(self, operand: Operand, level: "_Level") -> Operand:
         """The operand in parentheses, with the casts, elements and fields that follow it."""
         assert level.opening is not None
-        if self.ended():
+        if self.has_ended():
             raise self.error("this '(' is never closed", level.opening.start)
         if not self.accept_symbol(")"):
-            raise self.unexpected()
-        return self.followed(operand, level.opening.start)
+            raise self.unexpected_token()
+        return self.with_suffixes(operand, level.opening.start)
 
     def signed_condition(self, operand: Operand, level: "_Level") -> Operand:
         """The operand under the NOTs before it."""
@@ -499,7 +501,7 @@ class _Parser(OperandParser):
             self.take()
             right = self.operand()
             if self.token.is_symbol(*ARITHMETIC):
-                raise self.unexpected()
+                raise self.unexpected_token()
             with self.at(right.start if isinstance(right, LiteralOperand | ConditionOperand) else left.start):
                 if token.text in _UNEQUAL:
                     condition = negate(comparison(Op.EQ, left, right, self.zone))

@@ -152,7 +152,7 @@ def _token(text: str, at: int) -> Token:
     if head in "rR" and text[at + 1 : at + 2] in {"'", '"'}:
         end = text.find(text[at + 1], at + 2)
         if end < 0:
-            raise _unclosed(text, at, "string")
+            raise _unclosed_error(text, at, "string")
         return Token(TokenKind.STRING, text[at : end + 1], text[at + 2 : end], at, end + 1)
     if head == "`":
         end = _find_closing_quote(text, at, at, "quoted name", escapes=False)
@@ -160,7 +160,7 @@ def _token(text: str, at: int) -> Token:
     if head == "$" and (tag := _TAG.match(text, at)):
         end = text.find(tag[0], tag.end())
         if end < 0:
-            raise _unclosed(text, at, "string")
+            raise _unclosed_error(text, at, "string")
         stop = end + len(tag[0])
         return Token(TokenKind.STRING, text[at:stop], text[tag.end() : end], at, stop)
     for kind, pattern in ((TokenKind.NUMBER, _NUMBER), (TokenKind.WORD, _WORD)):
@@ -193,7 +193,7 @@ def _find_closing_quote(text: str, start: int, quote_at: int, what: str, *, esca
             at += 2
         else:
             return at + 1
-    raise _unclosed(text, start, what)
+    raise _unclosed_error(text, start, what)
 
 
 def _unescape(body: str, quote: str) -> str:
@@ -232,10 +232,10 @@ def _skip_comment(text: str, start: int) -> int:
                 return at
         else:
             at += 1
-    raise _unclosed(text, start, "comment")
+    raise _unclosed_error(text, start, "comment")
 
 
-def _unclosed(text: str, start: int, what: str) -> PredicateError:
+def _unclosed_error(text: str, start: int, what: str) -> PredicateError:
     return PredicateError(point_at(text, start, f"this {what} is never closed"), position=start)
 
 
@@ -257,14 +257,14 @@ class Cursor:
         """The token after it."""
         return self.tokens[min(self.index + 1, len(self.tokens) - 1)]
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether no token is left."""
         return self.token.kind is TokenKind.END
 
     def take(self) -> Token:
         """The current token; the cursor advances."""
         token = self.token
-        self.index += not self.ended()
+        self.index += not self.has_ended()
         return token
 
     def accept_word(self, *words: str) -> Token | None:
@@ -295,7 +295,7 @@ class Cursor:
                 raise
             raise self.error(str(error), start) from None
 
-    def unexpected(self) -> PredicateError:
+    def unexpected_token(self) -> PredicateError:
         """The error of an unexpected token."""
         token = self.token
         if token.is_symbol(*ARITHMETIC):

@@ -3,7 +3,7 @@
 Every `match` names all node classes, so that mypy reports each function that lacks a new one.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
 import pyarrow as pa
@@ -123,6 +123,14 @@ def conjuncts(predicate: Predicate | None) -> list[Predicate]:
     if isinstance(predicate, And):
         return [inner for part in predicate.parts for inner in conjuncts(part)]
     return [predicate]
+
+
+def conjunction(parts: Iterable[Predicate]) -> Predicate | None:
+    """The parts joined by one AND, the inverse of `conjuncts`; None if there are none."""
+    flat = [inner for part in parts for inner in conjuncts(part)]
+    if len(flat) > 1:
+        return And(tuple(flat))
+    return flat[0] if flat else None
 
 
 # --- equivalent conditions ----------------------------------------------------------------------------

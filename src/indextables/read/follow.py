@@ -11,7 +11,7 @@ from indextables.log.changes import are_versions_of, changed_splits, check_colum
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
-from indextables.predicate import And, Predicate, Search, SearchKind
+from indextables.predicate import Predicate, Search, SearchKind, conjunction
 from indextables.predicate.query_language import split_path
 from indextables.predicate.traversal import searches_of
 from indextables.predicate.tree import Column
@@ -56,7 +56,7 @@ def inserted_splits(log: TransactionLog, first: int, end: Snapshot) -> Snapshot:
     """
     changes = log.version_changes(first, end.version)
     if not are_versions_of(changes.versions, end):
-        raise _replaced(end)
+        raise _replacement_error(end)
     check_columns(changes, end)
     return snapshot_of_splits(
         end,
@@ -90,7 +90,7 @@ def new_versions(
     while True:
         newest = log.snapshot()
         if not newest.is_later_than(opened):
-            raise _replaced(opened)
+            raise _replacement_error(opened)
         opened = newest
         if not checked and not -1 <= since <= newest.version:
             raise OptionError(
@@ -102,7 +102,7 @@ def new_versions(
             last = min(since + _WINDOW, newest.version)
             end = newest if last == newest.version else log.snapshot(version=last)
             if not newest.is_later_than(end):
-                raise _replaced(newest)
+                raise _replacement_error(newest)
             yield since + 1, end
             since = last
             waiting = time.monotonic()
@@ -112,7 +112,7 @@ def new_versions(
         time.sleep(interval if left is None else min(interval, left))
 
 
-def _replaced(before: Snapshot) -> TableReplacedError:
+def _replacement_error(before: Snapshot) -> TableReplacedError:
     return TableReplacedError(
         f"the table at {before.url} is not the one that was followed up to version {before.version}, or an "
         "older state of it: it was deleted and created again, or restored from a copy; open it again, and "
@@ -185,9 +185,7 @@ def _condition(following: FollowSpec, snapshot: Snapshot) -> Predicate | None:
         parts.append(Search(SearchKind.INDEXQUERY, column, following.query))
     if following.where is not None:
         parts.append(table_condition(following.where, snapshot))
-    if not parts:
-        return None
-    return parts[0] if len(parts) == 1 else And(tuple(parts))
+    return conjunction(parts)
 
 
 def changes_between(

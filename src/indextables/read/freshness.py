@@ -128,7 +128,7 @@ def _entries(
                 "index is partitioned: sync again"
             )
         records = reader.open(file).num_rows if file.records is None else file.records
-        deleted = reader.deleted(file)
+        deleted = reader.deleted_positions(file)
         rows = records - len(deleted)
         values = {
             name: format_values(

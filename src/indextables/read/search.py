@@ -146,7 +146,7 @@ def best_rows(reader: SplitReader, ranked: RankedSearch, statistics: TermStatist
     if (isinstance(condition, Always) and condition.value is not True) or not reader.may_match(ranked.search):
         return nothing
     rows = reader.source.num_records
-    ranked_rows = reader.scored(ranked.search, statistics)
+    ranked_rows = reader.score_search(ranked.search, statistics)
     passing = TRUE.true if isinstance(condition, Always) else reader.filter_plan(condition).candidates
     scored = scored_queries(ranked_rows, passing)
     limit = rows if ranked.limit is None else ranked.limit

@@ -71,11 +71,11 @@ def naming_split(method: Callable[Concatenate[R, P], T]) -> Callable[Concatenate
     """Decorate a method of a reader so that its errors name the split."""
 
     @wraps(method)
-    def guarded(self: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapper(self: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with split_errors(self.table, self.ref):
             return method(self, *args, **kwargs)
 
-    return guarded
+    return wrapper
 
 
 def naming_split_in_batches(
@@ -84,11 +84,11 @@ def naming_split_in_batches(
     """Decorate a generator method of a reader so that its errors name the split."""
 
     @wraps(method)
-    def guarded(self: R, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    def wrapper(self: R, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         with split_errors(self.table, self.ref):
             yield from method(self, *args, **kwargs)
 
-    return guarded
+    return wrapper
 
 
 def cast_column(array: pa.Array, field: pa.Field, table: TableContext, ref: SplitRef) -> pa.Array:
@@ -185,7 +185,7 @@ class SplitReader:
         return self.table.bound_query(search)
 
     @naming_split
-    def scored(self, search: Search, statistics: TermStatistics | None) -> RowSet:
+    def score_search(self, search: Search, statistics: TermStatistics | None) -> RowSet:
         """The rows of a search, scored with the term statistics of the table, or by default of this split."""
         view = replace(self.view, statistics=statistics, ranks=True)
         return compile_query(self.bound_query(search), view).true
@@ -294,7 +294,9 @@ class SplitReader:
         elif candidates.residual is None:
             yield from self._fetch(columns, candidates.numbers)
         else:
-            yield from self._filtered(columns, candidates.residual, candidates.numbers, candidates.uncertain)
+            yield from self._filter_rows(
+                columns, candidates.residual, candidates.numbers, candidates.uncertain
+            )
 
     def _find_candidates(
         self, condition: Predicate, limit: int | None, max_hits: int
@@ -408,12 +410,12 @@ class SplitReader:
             return self.source.num_records if condition.value is True else 0
         counted: int | None = None
         if self._index_pays(condition):
-            counted = self.from_index(condition, lambda: self._counted(condition))
+            counted = self.from_index(condition, lambda: self._count_by_index(condition))
         if counted is None:
             counted = sum(batch.num_rows for batch in self._filtered_scan((), condition))
         return counted
 
-    def _counted(self, condition: Predicate) -> int | None:
+    def _count_by_index(self, condition: Predicate) -> int | None:
         """The count from the index; None if the residual would have to be evaluated for too many rows."""
         plan = self.filter_plan(condition)
         if plan.residual is None:
@@ -518,7 +520,7 @@ class SplitReader:
             place = own.get(field.name.lower())
             if place is None:
                 constant = self.constants[field.name.lower()]
-                arrays.append(_repeated(constant, rows, field.type))
+                arrays.append(_repeat(constant, rows, field.type))
             else:
                 arrays.append(cast_column(batch.column(place), field, self.table, self.ref))
         if not arrays:
@@ -572,10 +574,10 @@ class SplitReader:
             start += batch.num_rows
             keep = self._true(condition, batch, numbers)
             yield (
-                _selected(batch, columns).filter(pa.array(keep)) if columns else _empty_batch(int(keep.sum()))
+                _select(batch, columns).filter(pa.array(keep)) if columns else _empty_batch(int(keep.sum()))
             )
 
-    def _filtered(
+    def _filter_rows(
         self, columns: Sequence[str], residual: Predicate, numbers: Numbers, uncertain: Numbers
     ) -> Iterator[pa.RecordBatch]:
         """Rows by number, without those uncertain ones for which the residual is not true."""
@@ -589,7 +591,7 @@ class SplitReader:
             if unsure.any():
                 keep[unsure] = self._true(residual, batch.filter(pa.array(unsure)), own[unsure])
             yield (
-                _selected(batch, columns).filter(pa.array(keep)) if columns else _empty_batch(int(keep.sum()))
+                _select(batch, columns).filter(pa.array(keep)) if columns else _empty_batch(int(keep.sum()))
             )
 
     @naming_split
@@ -652,11 +654,11 @@ def _among(numbers: Numbers, ascending: Numbers) -> Mask:
     return mask
 
 
-def _repeated(value: pa.Scalar, rows: int, arrow: pa.DataType) -> pa.Array:
+def _repeat(value: pa.Scalar, rows: int, arrow: pa.DataType) -> pa.Array:
     return pa.repeat(value, rows) if value.is_valid else pa.nulls(rows, arrow)
 
 
-def _selected(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+def _select(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     return batch.select(list(columns))
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.options import reading
-from indextables.predicate import And, Predicate, Search
+from indextables.predicate import And, Search, conjunction
 from indextables.read.aggregation import float_order, group_values
 from indextables.read.parallel import open_readers
 from indextables.read.search import RankedSearch, best_rows
@@ -175,7 +175,7 @@ class _Projection:
         if self._scores is None:
             total = np.zeros(self.reader.source.num_records, np.float32)
             for search in self.spec.scored_searches:
-                scored = self.reader.scored(search, self.spec.statistics)
+                scored = self.reader.score_search(search, self.spec.statistics)
                 top = self.reader.index.top(scored.rows, self.reader.source.num_records)
                 total[top.rows] += top.scores
             self._scores = total
@@ -256,8 +256,7 @@ def ranked_search(spec: ScanSpec) -> RankedSearch | None:
         case Search():
             return RankedSearch(search, None, spec.limit)
         case And(parts) if search in parts:
-            rest: list[Predicate] = [part for part in parts if part != search]
-            return RankedSearch(search, And(tuple(rest)) if len(rest) != 1 else rest[0], spec.limit)
+            return RankedSearch(search, conjunction(part for part in parts if part != search), spec.limit)
         case _:
             return None
 

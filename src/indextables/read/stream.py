@@ -319,7 +319,7 @@ class TableStream:
                 position = lost.after()
                 continue
             if not are_versions_of(changes.versions, newest):
-                raise _replaced(newest.url)
+                raise _replacement_error(newest.url)
             self._registry.update(changes.registry)
             for each in changes.versions:
                 self._check_schema(each, newest)
@@ -349,7 +349,7 @@ class TableStream:
                 ) from error
             return _Unit(offset, [], is_lost=True)
         if not newest.is_later_than(snapshot):
-            raise _replaced(newest.url)
+            raise _replacement_error(newest.url)
         self._registry.update(snapshot.registry)
         files = snapshot.files().sort_by([("modificationTime", "ascending"), ("path", "ascending")])
         parts = [ChangedSplits(INSERT, snapshot.version, snapshot.timestamp or 0, files)]
@@ -403,7 +403,7 @@ class TableStream:
     def _check_table(self, offset: Offset, newest: Snapshot) -> None:
         last = newest.version if offset.initial else newest.version + 1
         if offset.table != newest.metadata.id or offset.version > last:
-            raise _replaced(newest.url)
+            raise _replacement_error(newest.url)
 
     def _check_schema(self, changes: VersionChanges, newest: Snapshot) -> None:
         """Stop the stream at a version that changes the columns; after a restart the stream has the new ones.
@@ -434,7 +434,7 @@ def _behind(newest: Snapshot) -> Offset:
     return Offset.start(newest.metadata.id, newest.version + 1)
 
 
-def _replaced(url: str) -> StreamError:
+def _replacement_error(url: str) -> StreamError:
     return StreamError(
         f"the table at {url} is not the one that this stream read before, or an older state of it: it was "
         "deleted and created again, or restored from a copy; start with another checkpoint location"

@@ -149,19 +149,19 @@ class TableContext:
         return columns
 
     @cached_property
-    def _required(self) -> dict[tuple[int, int], tuple[Predicate, Mapping, Requirement | None]]:
+    def _requirements(self) -> dict[tuple[int, int], tuple[Predicate, Mapping, Requirement | None]]:
         return {}
 
     def required_terms(self, condition: Predicate, mapping: Mapping) -> Requirement | None:
         """The terms that a split with this mapping needs for a condition; cached."""
         key = (id(condition), id(mapping))
-        if (entry := self._required.get(key)) is None:
+        if (entry := self._requirements.get(key)) is None:
             required = required_terms(condition, mapping, self.bound_query)
-            entry = self._required[key] = (condition, mapping, required)
+            entry = self._requirements[key] = (condition, mapping, required)
         return entry[2]
 
     @cached_property
-    def _folded(self) -> dict[tuple[object, ...], Predicate]:
+    def _folds(self) -> dict[tuple[object, ...], Predicate]:
         return {}
 
     def fold(self, where: Predicate, constants: DictOf[str, pa.Scalar]) -> Predicate:
@@ -173,8 +173,8 @@ class TableContext:
         if not own:
             return where
         key = (id(where), *((name, constants[name]) for name in sorted(own)))
-        if (folded := self._folded.get(key)) is None:
-            folded = self._folded[key] = fold_constants(where, constants)
+        if (folded := self._folds.get(key)) is None:
+            folded = self._folds[key] = fold_constants(where, constants)
         return folded
 
     @cached_property
@@ -509,7 +509,7 @@ def plan_splits(
     else:
         whole, rows = _plan_with(snapshot, files)
     mappings, own = _mappings(snapshot, files) if whole is None else (whole.mappings, whole.own[rows])
-    table = _context(snapshot, mappings or _registered(snapshot), options)
+    table = _context(snapshot, mappings or _registered_mappings(snapshot), options)
     for search in searches_of(where):
         table.bound_query(search)
     filters = None
@@ -574,7 +574,7 @@ def table_context(snapshot: Snapshot, options: Options) -> TableContext:
     listed = snapshot.files()
     whole = _whole_plan(snapshot, listed)
     mappings = _mappings(snapshot, listed)[0] if whole is None else whole.mappings
-    return _context(snapshot, mappings or _registered(snapshot), options)
+    return _context(snapshot, mappings or _registered_mappings(snapshot), options)
 
 
 def _context(snapshot: Snapshot, mappings: tuple[Mapping, ...], options: Options) -> TableContext:
@@ -669,7 +669,7 @@ def _only_mapping(snapshot: Snapshot) -> Mapping | None:
     return mappings.pop() if len(mappings) == 1 else None
 
 
-def _registered(snapshot: Snapshot) -> tuple[Mapping, ...]:
+def _registered_mappings(snapshot: Snapshot) -> tuple[Mapping, ...]:
     """The mappings in the log's registry, for a read without splits."""
     mappings = []
     for text in snapshot.registry.values():

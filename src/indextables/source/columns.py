@@ -228,7 +228,7 @@ class Projection:
             case _:
                 converted = _leaf(array, target, uuid=node.column.uuid)
                 self._check_calendar(converted, node)
-        return _padded(converted, node.column.field)
+        return _pad(converted, node.column.field)
 
     def _check_calendar(self, array: pa.Array, node: _Node) -> None:
         """Refuse values in the Julian calendar, which Spark before 3.0 wrote and newer Spark converts."""
@@ -363,7 +363,7 @@ def _uuid_text(array: pa.Array) -> pa.Array:
     return pc.if_else(pa.array(mask), pa.scalar(None, pa.string()), values) if mask.any() else values
 
 
-def _padded(array: pa.Array, column: pa.Field) -> pa.Array:
+def _pad(array: pa.Array, column: pa.Field) -> pa.Array:
     """A `char(n)` column as Spark reads it: padded with blanks."""
     declared = char_type(column)
     if declared is None:

@@ -460,13 +460,13 @@ def _check_protocol(url: str, state: LogState) -> None:
 
 def _column_key(mode: str) -> Any:  # noqa: ANN401 - a function of a field
     if mode == "id":
-        return lambda field: _mapped(field, "id", int)
+        return lambda field: _column_mapping(field, "id", int)
     if mode == "name":
-        return lambda field: _mapped(field, "physicalName", str)
+        return lambda field: _column_mapping(field, "physicalName", str)
     return lambda field: str(field.name)
 
 
-def _mapped(field: pa.Field, key: str, kind: type) -> Any:  # noqa: ANN401 - of the kind
+def _column_mapping(field: pa.Field, key: str, kind: type) -> Any:  # noqa: ANN401 - of the kind
     value = spark_metadata(field).get(_MAPPING + key)
     if not isinstance(value, kind):
         raise SourceError(
@@ -478,7 +478,7 @@ def _mapped(field: pa.Field, key: str, kind: type) -> Any:  # noqa: ANN401 - of 
 
 def _physical(field: pa.Field, mode: str) -> str:
     """The column's name in partition values and statistics."""
-    return str(field.name if mode == "none" else _mapped(field, "physicalName", str))
+    return str(field.name if mode == "none" else _column_mapping(field, "physicalName", str))
 
 
 def _public(field: pa.Field) -> pa.Field:
@@ -612,14 +612,14 @@ class VectorDeletes:
         if vector.storageType == "i":
             positions = read_bitmap(_decode85(vector.pathOrInlineDv, vector.sizeInBytes, where), where, most)
         else:
-            positions = read_framed(self._stored(snapshot, where), where, most)
+            positions = read_framed(self._read_bytes(snapshot, where), where, most)
         if len(positions) != vector.cardinality:
             raise SourceError(
                 f"{where} names {len(positions)} rows instead of {vector.cardinality}; the table is damaged"
             )
         return positions
 
-    def _stored(self, snapshot: SourceSnapshot, where: str) -> bytes:
+    def _read_bytes(self, snapshot: SourceSnapshot, where: str) -> bytes:
         vector = self.vector
         if vector.storageType == "p":
             place = snapshot.locations.resolve(vector.pathOrInlineDv, encoded=True)

@@ -230,7 +230,7 @@ class SourceDescription:
     root: str | None = None
 
     @cached_property
-    def _decoded(self) -> tuple[pa.Schema, tuple[Column, ...], dict[str, int] | None]:
+    def _column_record(self) -> tuple[pa.Schema, tuple[Column, ...], dict[str, int] | None]:
         try:
             return _decode_columns(self.columns)
         except (ValueError, TypeError, LookupError, OSError, RecursionError, pa.ArrowException) as error:
@@ -246,7 +246,7 @@ class SourceDescription:
 
     def open(self, open_base: Callable[[str], Store]) -> SourceSnapshot:
         """Open the source for reading rows of recorded files; no files are listed."""
-        schema, columns, name_mapping = self._decoded
+        schema, columns, name_mapping = self._column_record
         relocate = dict(self.relocate)
         if self.root is not None:
             relocate[self.url] = self.root
@@ -373,7 +373,7 @@ class IndexedRows:
                 selection = numbers[low:high] if high - low < end - start else None
             if start == end:
                 continue
-            opened = self._opened(file)
+            opened = self._source_file(file)
             places = None
             if file.rows < file.records:
                 places = self._positions(start, end, selection)
@@ -382,7 +382,7 @@ class IndexedRows:
             for batch in self._reader.read(opened, columns, places, deleted_rows=True, batch_rows=batch_rows):
                 yield from slice_batch(cast_batch(batch, schema), batch_bytes)
 
-    def _opened(self, file: IndexedFile) -> SourceFile:
+    def _source_file(self, file: IndexedFile) -> SourceFile:
         try:
             return source_file(file, self._source.url)
         except (ValueError, TypeError, LookupError, OSError, pa.ArrowException) as error:

@@ -79,7 +79,7 @@ class FileBytes:
         self._store, self._path, self.url = place
         self.size = size
         local = self._store.local_path(self._path)
-        self._map = None if local is None else _mapped(local, self.url, size)
+        self._map = None if local is None else _map_file(local, self.url, size)
 
     @property
     def is_local(self) -> bool:
@@ -453,7 +453,7 @@ def _read_small(data: bytes, positions: Ints, *, coded: bool) -> pa.Array:
     return pa.concat_arrays(parts)
 
 
-def _mapped(path: str, url: str, size: int) -> mmap.mmap:
+def _map_file(path: str, url: str, size: int) -> mmap.mmap:
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - a path as the store gives it
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -91,7 +91,7 @@ def discover(
     for number, name in enumerate(own):
         texts = {folder: columns[number][1] for folder, columns in values_by_column.items()}
         chosen = types.get(name.lower(), types.get("*"))
-        kind = chosen or _common_type([_inferred(text, zone) for text in dict.fromkeys(texts.values())])
+        kind = chosen or _common_type([_infer_type(text, zone) for text in dict.fromkeys(texts.values())])
         fields.append(pa.field(name, kind))
         for folder, text in texts.items():
             if chosen is None:
@@ -120,7 +120,7 @@ def _columns(folder: str, url: str) -> tuple[list[tuple[str, str]], str]:
     return columns[::-1], "/".join(parts) if columns else folder
 
 
-def _inferred(text: str, zone: str) -> pa.DataType:
+def _infer_type(text: str, zone: str) -> pa.DataType:
     if _INTEGER.fullmatch(text):
         number = int(text)
         if -_INT <= number < _INT:
@@ -209,12 +209,12 @@ def parse_value(text: str, kind: pa.DataType, zone: str, where: str) -> pa.Scala
     Raises SourceError with `where` for an invalid text.
     """
     try:
-        return pa.scalar(_parsed(text, kind, zone), kind)
+        return pa.scalar(_parse_as(text, kind, zone), kind)
     except (ValueError, KeyError, InvalidOperation, OverflowError, pa.ArrowException):
         raise SourceError(f"{where} is {text!r}, which is no value of the type {kind}") from None
 
 
-def _parsed(text: str, kind: pa.DataType, zone: str) -> Any:  # noqa: ANN401 - of the type
+def _parse_as(text: str, kind: pa.DataType, zone: str) -> Any:  # noqa: ANN401 - of the type
     value: Any
     match storage_kind_of(kind):
         case TypeKind.STRING:

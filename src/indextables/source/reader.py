@@ -132,9 +132,9 @@ class SourceReader:
     def count(self, file: SourceFile) -> int:
         """The number of rows of a file that are not deleted."""
         records = self.open(file).num_rows if file.records is None else file.records
-        return records - len(self.deleted(file))
+        return records - len(self.deleted_positions(file))
 
-    def deleted(self, file: SourceFile) -> Ints:
+    def deleted_positions(self, file: SourceFile) -> Ints:
         """The positions of a file's deleted rows, ascending."""
         if file.deletes is None:
             return np.empty(0, np.int64)
@@ -198,7 +198,7 @@ class SourceReader:
         stored = [each for each in fields if not self._is_constant(each, file)]
         opened = self.open(file)
         projection = Projection(opened, stored, names=self.snapshot.field_ids(opened.schema, opened.url))
-        deleted = np.empty(0, np.int64) if deleted_rows else self.deleted(file)
+        deleted = np.empty(0, np.int64) if deleted_rows else self.deleted_positions(file)
         if positions is None:
             rows = self._scan(opened, projection, deleted, batch_rows)
         else:
@@ -281,10 +281,10 @@ class SourceReader:
         for start in range(0, len(positions), step):
             numbers = positions[start : start + step]
             fetched = file.fetch(numbers, projection.columns, projection.leaves)
-            yield numbers, projection.build([_joined(each) for each in fetched], len(numbers))
+            yield numbers, projection.build([_combine_chunks(each) for each in fetched], len(numbers))
 
 
-def _joined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _combine_chunks(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Combine the chunks of a column."""
     if not isinstance(column, pa.ChunkedArray):
         return column

@@ -46,9 +46,9 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     jar = str(bridge.jar())
     _prepare_running_jvm(jar)
     settings = _settings(builder)
-    builder.config(_JARS, _joined(settings.get(_JARS), jar))
+    builder.config(_JARS, _add_to_list(settings.get(_JARS), jar))
     if not _has_extensions(str(settings.get(_EXTENSIONS) or "")):
-        builder.config(_EXTENSIONS, _joined(settings.get(_EXTENSIONS), bridge.EXTENSIONS))
+        builder.config(_EXTENSIONS, _add_to_list(settings.get(_EXTENSIONS), bridge.EXTENSIONS))
     if _REDACTION not in settings:
         builder.config(_REDACTION, f"(?i){SECRETS}")
     if _SOCKETS not in settings:
@@ -163,7 +163,7 @@ def _settings(builder: SparkSession.Builder) -> dict[str, Any]:
     return options
 
 
-def _joined(before: str | None, addition: str) -> str:
+def _add_to_list(before: str | None, addition: str) -> str:
     """A comma-separated list to which a value is added once."""
     listed = [part.strip() for part in (before or "").split(",") if part.strip()]
     return ",".join([*listed, *([] if addition in listed else [addition])])

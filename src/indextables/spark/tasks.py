@@ -141,7 +141,7 @@ def _with_metrics(
     schema = pa.schema([*wire, pa.field(METRICS, pa.string())])
     error = ""
     try:
-        for batch in metrics.timed(execute(spec, splits, store)):
+        for batch in metrics.time_batches(execute(spec, splits, store)):
             if batch.num_rows:
                 converted = to_wire(batch, wire)
                 metrics.add(converted)
@@ -167,7 +167,7 @@ class TaskMetrics:
         self._bytes = 0
         self._seconds = 0.0
 
-    def timed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def time_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Return the batches, and measure the time that they take."""
         while True:
             started = time.perf_counter()
@@ -188,9 +188,9 @@ class TaskMetrics:
             "splitsRead": self._splits,
             "rowsRead": self._rows,
             "bytesRead": self._bytes,
-            "storageBytes": round(self._added(FETCHED) + self._added(MAPPED)),
-            "indexTime": round(self._added(INDEX_TIME)),
-            "rowTime": max(round(self._seconds * 1000 - self._added(INDEX_TIME)), 0),
+            "storageBytes": round(self._increase(FETCHED) + self._increase(MAPPED)),
+            "indexTime": round(self._increase(INDEX_TIME)),
+            "rowTime": max(round(self._seconds * 1000 - self._increase(INDEX_TIME)), 0),
             "cacheHits": self._since(CACHE_HIT),
             "cacheMisses": self._since(CACHE_MISS),
         }
@@ -199,7 +199,7 @@ class TaskMetrics:
         now, before = metrics.figures().get(name), self._before.get(name)
         return (now.count if now else 0) - (before.count if before else 0)
 
-    def _added(self, name: str) -> float:
+    def _increase(self, name: str) -> float:
         now, before = metrics.figures().get(name), self._before.get(name)
         return (now.total if now else 0.0) - (before.total if before else 0.0)
 
@@ -242,13 +242,13 @@ class WriteFunction:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write all rows; returns the commit message, or an error message."""
         try:
-            adds = [] if self._planned is None else self._written(self._planned, batches)
+            adds = [] if self._planned is None else self._write_splits(self._planned, batches)
         except IndexTablesError as error:
             yield _message_batch(None, str(error))
         else:
             yield _message_batch(_encoder.encode(adds), None, adds)
 
-    def _written(self, planned: WritePlan, batches: Iterator[pa.RecordBatch]) -> list[Add]:
+    def _write_splits(self, planned: WritePlan, batches: Iterator[pa.RecordBatch]) -> list[Add]:
         uploads = SplitUploads(self._table_store.open(), planned.target, self._options)
         try:
             return uploads.write(planned.convert(valid_texts(batches)))

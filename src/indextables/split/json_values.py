@@ -73,7 +73,7 @@ def _parse_whole(digits: str) -> int | float:
     return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
 
 
-class _Expected(Enum):
+class _Expectation(Enum):
     """What a parser expects next."""
 
     VALUE = auto()
@@ -88,24 +88,24 @@ def parse_deep(text: str) -> Any:  # noqa: ANN401 - JSON
     root: list[Any] = []
     open_: list[Any] = [root]
     keys: list[str] = []
-    expected = _Expected.VALUE
+    expected = _Expectation.VALUE
     at = _skip(text, 0)
     while at < len(text):
         c, inside = text[at], open_[-1]
         if c in "]}" and expected in (
-            _Expected.COMMA_OR_END,
-            _Expected.KEY_OR_END if c == "}" else _Expected.ITEM_OR_END,
+            _Expectation.COMMA_OR_END,
+            _Expectation.KEY_OR_END if c == "}" else _Expectation.ITEM_OR_END,
         ):
             if len(open_) == 1 or isinstance(inside, dict) is not (c == "}"):
                 break
             open_.pop()
-            expected, at = _Expected.COMMA_OR_END, at + 1
-        elif expected is _Expected.COMMA_OR_END:
+            expected, at = _Expectation.COMMA_OR_END, at + 1
+        elif expected is _Expectation.COMMA_OR_END:
             if c != "," or len(open_) == 1:
                 break
-            expected = _Expected.KEY if isinstance(inside, dict) else _Expected.VALUE
+            expected = _Expectation.KEY if isinstance(inside, dict) else _Expectation.VALUE
             at += 1
-        elif expected in (_Expected.KEY, _Expected.KEY_OR_END):
+        elif expected in (_Expectation.KEY, _Expectation.KEY_OR_END):
             if c != '"':
                 break
             key, at = _begin(text, at)
@@ -113,17 +113,17 @@ def parse_deep(text: str) -> Any:  # noqa: ANN401 - JSON
             if text[at : at + 1] != ":":
                 break
             keys.append(key)
-            expected, at = _Expected.VALUE, at + 1
+            expected, at = _Expectation.VALUE, at + 1
         else:
             value, at = _begin(text, at)
             if isinstance(inside, dict):
                 inside[keys.pop()] = value
             else:
                 inside.append(value)
-            expected = _Expected.COMMA_OR_END
+            expected = _Expectation.COMMA_OR_END
             if isinstance(value, (dict, list)):
                 open_.append(value)
-                expected = _Expected.KEY_OR_END if isinstance(value, dict) else _Expected.ITEM_OR_END
+                expected = _Expectation.KEY_OR_END if isinstance(value, dict) else _Expectation.ITEM_OR_END
         at = _skip(text, at)
     if at < len(text) or len(open_) > 1 or not root:
         raise json.JSONDecodeError("not JSON", text, at)

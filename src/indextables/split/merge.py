@@ -224,7 +224,7 @@ def _is_resolved_form(mapping: Mapping, plan: Mapping) -> bool:
     )
 
 
-def _filtered(sources: Sequence[MergeSource]) -> set[str]:
+def _filter_fields(sources: Sequence[MergeSource]) -> set[str]:
     """The fields with a term filter in all sources: a companion's columns are read for them alone."""
     footers = [source.footer for source in sources if source.footer is not None]
     fields = [{place.field for place in footer.term_filters} for footer in footers]
@@ -256,7 +256,7 @@ class _Merge:
         # The columns that a split stores of its rows.
         self._stored = POSITIONS if self._is_companion else schema
         self._sample = LookupSample(mapping, 1 if self._is_companion else 4)
-        self._filters = FilterWriter(mapping, _filtered(sources) if self._is_companion else None)
+        self._filters = FilterWriter(mapping, _filter_fields(sources) if self._is_companion else None)
         self._recorded: list[FileStatistics] = []
         self._rows: RowWriter | None = None
         self._position = 0

@@ -336,7 +336,7 @@ def _value(value: Any, type_: pa.DataType, column: str) -> Any:  # noqa: ANN401 
         case TypeKind.FLOAT:
             return float(value)
         case TypeKind.LIST | TypeKind.MAP | TypeKind.STRUCT:
-            return _nested(json.loads(value) if isinstance(value, str) else value, type_, column)
+            return _nested_value(json.loads(value) if isinstance(value, str) else value, type_, column)
         case TypeKind.STRING:
             if isinstance(value, str):
                 return value
@@ -354,19 +354,19 @@ def _value(value: Any, type_: pa.DataType, column: str) -> Any:  # noqa: ANN401 
             assert_never(kind)
 
 
-def _nested(value: Any, kind: pa.DataType, column: str) -> Any:  # noqa: ANN401
+def _nested_value(value: Any, kind: pa.DataType, column: str) -> Any:  # noqa: ANN401
     """A JSON value as Arrow accepts it."""
     if value is None or kind_of(kind) not in NESTED:
         return _value(value, kind, column)
     if kind_of(kind) is TypeKind.STRUCT:
-        return {f.name: _nested(value.get(f.name), f.type, column) for f in kind}
+        return {f.name: _nested_value(value.get(f.name), f.type, column) for f in kind}
     if kind_of(kind) is TypeKind.MAP:
         return [
-            (_value(key, kind.key_type, column), _nested(item, kind.item_type, column))
+            (_value(key, kind.key_type, column), _nested_value(item, kind.item_type, column))
             for key, item in value.items()
         ]
     items = _items(value, column) if isinstance(value, dict) else value
-    return [_nested(item, kind.value_type, column) for item in items]
+    return [_nested_value(item, kind.value_type, column) for item in items]
 
 
 def _items(value: dict[str, Any], column: str) -> Sequence[Any]:

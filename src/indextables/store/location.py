@@ -127,7 +127,7 @@ def locate(url: str | os.PathLike[str]) -> Location:
         raise StoreError(f"the table's path is empty; give {_FORMS}")
     match = _SCHEME.match(text)
     if match is None:
-        return Location(Kind.LOCAL, "", _absolute(_mounted(text, text)))
+        return Location(Kind.LOCAL, "", _absolute(_check_mounted(text, text)))
     scheme = match[1].lower()
     if scheme == "dbfs":
         return _databricks(text, text[match.end() :])
@@ -198,7 +198,7 @@ def _local(text: str, rest: str) -> Location:
         if host not in ("", "localhost") or not slash:
             raise StoreError(f"'{_without_user(text)}' names a host; a local URL is file:///path")
         rest = path
-    return Location(Kind.LOCAL, "", _absolute(_mounted("/" + rest, text)))
+    return Location(Kind.LOCAL, "", _absolute(_check_mounted("/" + rest, text)))
 
 
 # Where Databricks mounts its file system, and the volumes of Unity Catalog.
@@ -216,13 +216,13 @@ def _databricks(text: str, rest: str) -> Location:
         raise StoreError(f"'{_without_user(text)}' names a host; write dbfs:/path")
     path = "/" + rest.lstrip("/")
     if path == VOLUMES or path.startswith(f"{VOLUMES}/"):
-        return Location(Kind.LOCAL, "", _absolute(_mounted(path, text)))
+        return Location(Kind.LOCAL, "", _absolute(_check_mounted(path, text)))
     if not os.path.isdir(DBFS):  # noqa: PTH112 - as below
         raise StoreError(f"'{text}' is a path of Databricks, but {DBFS} is not mounted here; {_INSTEAD}")
     return Location(Kind.LOCAL, "", _absolute(DBFS + path))
 
 
-def _mounted(path: str, text: str) -> str:
+def _check_mounted(path: str, text: str) -> str:
     """A local path, unless it is one of a Unity Catalog volume and volumes are not mounted here."""
     if path.startswith(f"{VOLUMES}/") and not os.path.isdir(VOLUMES):  # noqa: PTH112 - a string is what we have
         raise StoreError(

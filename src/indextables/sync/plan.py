@@ -167,7 +167,7 @@ def plan_sync(log: TransactionLog, request: SyncRequest, options: Options) -> Sy
     """
     snapshot = existing_index(log)
     before = _properties(snapshot)
-    merged = _merged(log, before, request)
+    merged = _properties_after(log, before, request)
     source = open_companion_source(log.store, merged, options, request.version)
     return _Planner(log, snapshot, before, merged, source, request, options).plan()
 
@@ -184,14 +184,14 @@ def _properties(snapshot: Snapshot | None) -> CompanionProperties | None:
     return properties
 
 
-def _merged(
+def _properties_after(
     log: TransactionLog, before: CompanionProperties | None, request: SyncRequest
 ) -> CompanionProperties:
     """The properties of the index after the sync, without those that come from the source."""
     catalog = _catalog(before, request)
     source = request.source if catalog else locate(request.source).url
     recorded = "iceberg" if catalog else before.format if before else None
-    kind = (request.format or recorded or _recognised(log, source)).lower()
+    kind = (request.format or recorded or _detect_format(log, source)).lower()
     if kind not in FORMATS:
         raise OptionError(f"{kind!r} is not a format of sources; expected one of {', '.join(FORMATS)}")
     if catalog and kind != "iceberg":
@@ -243,7 +243,7 @@ def _folder(source: str) -> str:
     return source.rpartition("/metadata/")[0] or source if source.endswith(METADATA_FILES) else source
 
 
-def _recognised(log: TransactionLog, source: str) -> str:
+def _detect_format(log: TransactionLog, source: str) -> str:
     """The format of the table at a place."""
     if source.endswith(METADATA_FILES):
         return "iceberg"
@@ -271,7 +271,7 @@ class _Planner:
         self._log = log
         self._snapshot = snapshot
         self._before = before
-        self._merged = merged
+        self._properties_after = merged
         self._source = source
         self._request = request
         self._options = options
@@ -281,7 +281,7 @@ class _Planner:
     def plan(self) -> SyncPlan:
         source = self._source
         schema = _table_schema(source)
-        files = source_files(source, self._merged.where)
+        files = source_files(source, self._properties_after.where)
         partitions = _partition_columns(source, files)
         indexing, mapping = self._mapping(schema, partitions)
         identities = column_identities(source)
@@ -306,7 +306,7 @@ class _Planner:
                 remaining.update(() if leaves else (contents or ()))
         pending = {content: file for content, file in current.items() if content not in remaining}
         properties = replace(
-            self._merged,
+            self._properties_after,
             location=source.url,
             version=None if source.version is None else str(source.version),
             identity=source.identity,
@@ -346,12 +346,12 @@ class _Planner:
             _DEFAULTS if self._snapshot is None else indexing_properties(self._snapshot.metadata)
         )
         indexing = {**_still_valid(table_properties, schema), **options}
-        for named in (self._merged.include, self._merged.exclude):
+        for named in (self._properties_after.include, self._properties_after.exclude):
             _check_columns(named, schema)
             if own := [name for name in named if name.lower() in {p.lower() for p in partitions}]:
                 self._notes.append(f"{own[0]} is a partition column, which is not indexed in any case")
         check_address_types(schema, Options(options), partitions)
-        mapping = field_mapping(schema, indexing, self._merged, partitions)
+        mapping = field_mapping(schema, indexing, self._properties_after, partitions)
         if not mapping.fields:
             raise OptionError(
                 "no column is left to be indexed; include one, or exclude fewer. A partition column is not "
@@ -371,7 +371,7 @@ class _Planner:
             return "the source was replaced by another table"
         if self._snapshot.partition_columns != partitions:
             return "the source is partitioned by other columns"
-        if self._before.time_zone != self._merged.time_zone and any(
+        if self._before.time_zone != self._properties_after.time_zone and any(
             self._source.schema.field(name).type == UTC_TIMESTAMP for name in self._source.partition_columns
         ):
             return "times in partition values are read in another time zone"

@@ -331,10 +331,10 @@ def _size(schema: Schema, named: dict[str, _Size], namespace: str, depth: int) -
     if depth > MAX_AVRO_DEPTH:
         raise AvroError(f"the schema is nested more than {MAX_AVRO_DEPTH} deep")
     if isinstance(schema, str):
-        return _named(schema, named, namespace)
+        return _size_of_name(schema, named, namespace)
     if isinstance(schema, list):
         branches = [_size(branch, named, namespace, depth + 1) for branch in schema]
-        return _limited(1, 1 + sum(branch.fields for branch in branches))
+        return _limit_fields(1, 1 + sum(branch.fields for branch in branches))
     match schema["type"]:
         case "record":
             return _record(schema, named, namespace, depth)
@@ -342,11 +342,11 @@ def _size(schema: Schema, named: dict[str, _Size], namespace: str, depth: int) -
             items = _size(schema["items" if kind == "array" else "values"], named, namespace, depth + 1)
             if kind == "array" and items.width == 0:
                 raise AvroError("the schema has a list of values that take no bytes")
-            return _limited(1, 1 + items.fields)
+            return _limit_fields(1, 1 + items.fields)
         case "fixed":
-            return _declared(schema, named, namespace, _Size(max(int(schema["size"]), 0), 1))
+            return _declare(schema, named, namespace, _Size(max(int(schema["size"]), 0), 1))
         case "enum":
-            return _declared(schema, named, namespace, _Size(1, 1))
+            return _declare(schema, named, namespace, _Size(1, 1))
         case inner:
             return _size(inner, named, namespace, depth + 1)
 
@@ -355,11 +355,11 @@ def _record(schema: Mapping[str, Any], named: dict[str, _Size], namespace: str, 
     # A record is registered after its fields, so that a reference to itself is an error.
     inner = full_name(schema, namespace).rpartition(".")[0]
     sizes = [_size(field["type"], named, inner, depth + 1) for field in schema["fields"]]
-    size = _limited(sum(size.width for size in sizes), 1 + sum(size.fields for size in sizes))
-    return _declared(schema, named, namespace, size)
+    size = _limit_fields(sum(size.width for size in sizes), 1 + sum(size.fields for size in sizes))
+    return _declare(schema, named, namespace, size)
 
 
-def _named(name: str, named: Mapping[str, _Size], namespace: str) -> _Size:
+def _size_of_name(name: str, named: Mapping[str, _Size], namespace: str) -> _Size:
     if name in _WIDTHS:
         return _Size(_WIDTHS[name], 1)
     for full in (f"{namespace}.{name}", name):
@@ -368,7 +368,7 @@ def _named(name: str, named: Mapping[str, _Size], namespace: str) -> _Size:
     raise AvroError(f"the schema refers to a type {name!r} that it does not declare before")
 
 
-def _declared(schema: Mapping[str, Any], named: dict[str, _Size], namespace: str, size: _Size) -> _Size:
+def _declare(schema: Mapping[str, Any], named: dict[str, _Size], namespace: str, size: _Size) -> _Size:
     named[full_name(schema, namespace)] = size
     return size
 
@@ -380,7 +380,7 @@ def full_name(schema: Mapping[str, Any], namespace: str) -> str:
     return name if "." in name or not space else f"{space}.{name}"
 
 
-def _limited(width: int, fields: int) -> _Size:
+def _limit_fields(width: int, fields: int) -> _Size:
     if fields > MAX_AVRO_FIELDS:
         raise AvroError(f"the schema has more than {MAX_AVRO_FIELDS} fields")
     return _Size(width, fields)

@@ -473,13 +473,13 @@ def _flat(parts: list[_Narrow], rows: int) -> pa.BinaryArray:
     width = matrix.shape[1]
     if all(part.lengths is None for part in parts):
         return _binary(np.arange(0, (rows + 1) * width, width, dtype=np.int32), matrix.reshape(-1))
-    used = np.concatenate([_used(part) for part in parts], axis=1)
+    used = np.concatenate([_byte_mask(part) for part in parts], axis=1)
     offsets = np.zeros(rows + 1, np.int32)
     np.cumsum(np.count_nonzero(used, axis=1), out=offsets[1:])
     return _binary(offsets, matrix[used])
 
 
-def _used(part: _Narrow) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _byte_mask(part: _Narrow) -> np.ndarray[Any, np.dtype[np.bool_]]:
     width = part.matrix.shape[1]
     if part.lengths is None:
         return np.ones(part.matrix.shape, np.bool_)

@@ -143,7 +143,7 @@ def conform(files: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
     fields = [FILES.field(name) for name in names]
     present = set(files.column_names)
     arrays = [
-        _conformed(files.column(field.name), field)
+        _conform_column(files.column(field.name), field)
         if field.name in present
         else _missing(field, files.num_rows)
         for field in fields
@@ -151,7 +151,7 @@ def conform(files: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _conformed(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def _conform_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if column.type != field.type:
         try:
             column = _cast(column, field.type)
@@ -160,7 +160,7 @@ def _conformed(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if field.name == "partitionValues":
         column = pa.chunked_array([_null_values(chunk) for chunk in column.chunks], field.type)
     if column.null_count and field.name in _DEFAULTS:
-        column = _filled(column, field)
+        column = _fill_column(column, field)
     if column.null_count and field.name == "path":
         raise LogError("an entry has no path")
     return column
@@ -174,7 +174,7 @@ def _missing(field: pa.Field, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(_DEFAULTS[field.name], field.type), rows)
 
 
-def _filled(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def _fill_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     default = pa.scalar(_DEFAULTS[field.name], field.type)
     if kind_of(field.type) is not TypeKind.MAP:
         return pc.fill_null(column, default)
@@ -346,13 +346,13 @@ def unescaped_bounds(bounds: Mapping[str, Bounds], schema: pa.Schema) -> dict[st
     """
     texts = {f.name.lower() for f in schema if kind_of(f.type) is TypeKind.STRING}
     return {
-        name: Bounds(_unescaped(bound.min), _unescaped(bound.max))
+        name: Bounds(_unescape_text(bound.min), _unescape_text(bound.max))
         for name, bound in bounds.items()
         if name.lower() not in texts or bound.min == bound.max
     }
 
 
-def _unescaped(text: str | None) -> str | None:
+def _unescape_text(text: str | None) -> str | None:
     return None if text is None else unescape(text)
 
 

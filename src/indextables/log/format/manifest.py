@@ -313,7 +313,7 @@ def _entries(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
         _PROCESS.check()
         # Decoding takes several times the memory of the entries.
         with _PROCESS.decoding:
-            table = _read_avro(_joined(header, _unpacked_blocks(data, header)), rows, columns)
+            table = _read_avro(_join_blocks(header, _unpacked_blocks(data, header)), rows, columns)
     if table.num_rows != rows:
         raise AvroError(f"{table.num_rows} of its {rows} entries could be read")
     return conform(table, columns)
@@ -361,7 +361,7 @@ def _column(values: list[Any]) -> pa.Array:
     return pa.array([None if value is None else list(value.items()) for value in values], kind)
 
 
-def _joined(header: avro.Header, blocks: Sequence[tuple[int, bytes]]) -> bytes:
+def _join_blocks(header: avro.Header, blocks: Sequence[tuple[int, bytes]]) -> bytes:
     """Return a container with the records of all blocks in one uncompressed block.
 
     DataFusion hangs on a block that has bytes left after the announced number of records. So the block
@@ -378,7 +378,7 @@ def _read_avro(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Tabl
     from datafusion import SessionConfig, SessionContext  # noqa: PLC0415 - it takes half a second to import
 
     # DataFusion reads files only, and only with this suffix.
-    with _spooled(data) as path:
+    with _spool(data) as path:
         config = SessionConfig().with_target_partitions(1).with_batch_size(rows)
         try:
             frame = SessionContext(config).read_avro(path)
@@ -397,7 +397,7 @@ def _read_avro(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Tabl
 
 
 @contextmanager
-def _spooled(data: bytes) -> Iterator[str]:
+def _spool(data: bytes) -> Iterator[str]:
     """A temporary file with the data; deleted at the end of the `with` block."""
     try:
         file = tempfile.NamedTemporaryFile(prefix="indextables-", suffix=".avro")  # noqa: SIM115 - closed below
@@ -453,7 +453,7 @@ def sorted_by_partition(entries: pa.Table, schema: pa.Schema, columns: Sequence[
     """Entries sorted by their partition values, compared as the columns' types; nulls last."""
     if not columns or entries.num_rows < 2:
         return entries
-    keys = pa.table({f"k{i}": _typed(entries, schema, name) for i, name in enumerate(columns)})
+    keys = pa.table({f"k{i}": _partition_column(entries, schema, name) for i, name in enumerate(columns)})
     order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
     return entries.take(order)
 
@@ -493,7 +493,7 @@ def _mistakable(texts: pa.Array, kind: pa.DataType) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, _NUMBER_LIKE)).as_py())
 
 
-def _typed(entries: pa.Table, schema: pa.Schema, name: str) -> pa.Array:
+def _partition_column(entries: pa.Table, schema: pa.Schema, name: str) -> pa.Array:
     """The partition values of one column, each distinct text parsed once; null if it is not of the type."""
     encoded = partition_texts(entries, name).dictionary_encode()
     distinct = parse_values(encoded.dictionary, schema.field(name).type, partition=True)

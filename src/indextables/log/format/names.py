@@ -140,7 +140,7 @@ def relative_paths(paths: pa.Array, table_url: str) -> pa.Array:
         paths = pc.replace_with_mask(paths, absolute, pa.array(inside, pa.string()))
     suspect = pc.or_(pc.match_substring_regex(paths, _SUSPECT), pc.greater(pc.binary_length(paths), _LONGEST))
     for path in paths.filter(suspect).to_pylist():
-        _checked(path, path, table_url)
+        _check_relative(path, path, table_url)
     return paths
 
 
@@ -149,18 +149,18 @@ def _below(path: str, table_url: str) -> str:
     try:
         relative = relative_to(path, locate(table_url))
     except StoreError as error:
-        raise _refused(path, table_url, str(error)) from error
-    return _checked(relative, path, table_url)
+        raise _path_error(path, table_url, str(error)) from error
+    return _check_relative(relative, path, table_url)
 
 
-def _checked(relative: str, path: str, table_url: str) -> str:
+def _check_relative(relative: str, path: str, table_url: str) -> str:
     try:
         return check(relative)
     except StoreError as error:
-        raise _refused(path, table_url, str(error)) from error
+        raise _path_error(path, table_url, str(error)) from error
 
 
-def _refused(path: str, table_url: str, problem: str) -> LogError:
+def _path_error(path: str, table_url: str, problem: str) -> LogError:
     return LogError(
         f"the log of {table_url} names the split {path!r}: {problem}; so it is unknown which files the "
         "table needs, and nothing was deleted; open the table by the URL that its log uses, or REPAIR it"

@@ -32,7 +32,7 @@ _DECODER = msgspec.json.Decoder(Line)
 def encode(actions: Iterable[Action], *, compress: bool = True) -> bytes:
     """The bytes of a version file that holds the actions, in their order."""
     lines = encode_lines(actions)
-    return pack(lines) if compress else _sealed(lines)
+    return pack(lines) if compress else _seal(lines)
 
 
 def decode(data: bytes, url: str) -> list[Action]:
@@ -57,7 +57,7 @@ def decode_sized(data: bytes, url: str) -> tuple[list[Action], int]:
         raise CorruptLogError(url, "is empty, though every version has at least one action")
     text = unpack(data, url)
     check_lines(text, len(data), url)
-    return decode_lines(_unsealed(text, url), url), len(text)
+    return decode_lines(_unseal(text, url), url), len(text)
 
 
 def check_lines(text: bytes, packed: int, url: str) -> None:
@@ -76,7 +76,7 @@ def decode_lines(text: bytes, url: str) -> list[Action]:
     try:
         lines = _DECODER.decode_lines(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        lines = [_decode_line(line, url, number) for number, line in _numbered(text)]
+        lines = [_decode_line(line, url, number) for number, line in _number_lines(text)]
     actions: list[Action] = []
     for line in lines:
         line_actions = line.actions()
@@ -107,13 +107,13 @@ def unpack(data: bytes, url: str) -> bytes:
     return data
 
 
-def _sealed(lines: bytes) -> bytes:
+def _seal(lines: bytes) -> bytes:
     """The lines between two lines with their checksum, so that a missing start or end is detected."""
     seal = _SEAL % isal_zlib.crc32(lines)
     return seal + lines + seal
 
 
-def _unsealed(text: bytes, url: str) -> bytes:
+def _unseal(text: bytes, url: str) -> bytes:
     """The lines without those of the checksum, if there are any; the checksum is verified."""
     first = text[: text.find(b"\n") + 1]
     last = text[text.rfind(b"\n", 0, -1) + 1 :]
@@ -150,7 +150,7 @@ def _too_large(url: str, limit: int) -> CorruptLogError:
     return CorruptLogError(url, f"holds more than {limit} bytes, the limit for its compressed size")
 
 
-def _numbered(text: bytes) -> list[tuple[int, bytes]]:
+def _number_lines(text: bytes) -> list[tuple[int, bytes]]:
     lines = enumerate(text.split(b"\n"), start=1)
     return [(number, line) for number, line in lines if line.strip()]
 

@@ -91,11 +91,6 @@ def conditions(expressions: Sequence[Expression], scope: Scope) -> list[Predicat
     return [condition(expression, scope) for expression in expressions]
 
 
-def conjunction(parts: Sequence[Predicate]) -> Predicate | None:
-    """The conjunction of the parts; None if there are none."""
-    return combine(And, parts) if parts else None
-
-
 def _operand(expression: Expression, scope: Scope) -> Operand:
     match expression["kind"]:
         case "col":

@@ -28,19 +28,19 @@ def accept(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[
     if context is None:
         return {"accepted": [None] * len(request["filters"])}, ()
     predicates = conditions(request["filters"], context.scope)
-    return {"accepted": [None if part is None else _shown(part) for part in predicates]}, ()
+    return {"accepted": [None if part is None else _explain_text(part) for part in predicates]}, ()
 
 
-def _shown(condition: Predicate) -> str:
+def _explain_text(condition: Predicate) -> str:
     """The condition for EXPLAIN, with long lists shortened."""
     longest = longest_list(condition)
     if longest <= _MAX_SHOWN_VALUES:
         return to_sql(condition)
-    text = to_sql(map_leaves(condition, _shortened))
+    text = to_sql(map_leaves(condition, _shorten))
     return f"{text} [of up to {longest} values the first {_MAX_SHOWN_VALUES}]"
 
 
-def _shortened(part: Predicate) -> Predicate:
+def _shorten(part: Predicate) -> Predicate:
     return In(part.column, part.values[:_MAX_SHOWN_VALUES]) if isinstance(part, In) else part
 
 

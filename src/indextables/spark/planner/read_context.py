@@ -15,7 +15,7 @@ from indextables.cache import Cache
 from indextables.errors import OptionError, PredicateError, SchemaError
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options, reading
-from indextables.predicate import Column, In, Predicate, Search, SearchKind
+from indextables.predicate import Column, In, Predicate, Search, SearchKind, conjunction
 from indextables.predicate.tree import resolve
 from indextables.read import Bucket, DateHistogram, Histogram, RangeBuckets
 from indextables.read.spec import Buckets, Highlight, VirtualColumn, group_type
@@ -23,7 +23,7 @@ from indextables.read.stream import Offset, TableStream
 from indextables.read.table_context import TableContext, table_context
 from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, kind_of
-from indextables.spark.planner.expressions import Scope, condition, conditions, conjunction
+from indextables.spark.planner.expressions import Scope, condition, conditions
 from indextables.spark.planner.tables import (
     TableLocation,
     check_columns,
@@ -66,7 +66,7 @@ def _virtual(definition: Mapping[str, Any], schema: pa.Schema) -> VirtualColumn:
     kind: str = definition["kind"]
     path: Sequence[str] | None = definition.get("column")
     if kind in set(SearchKind):
-        return Search(SearchKind(kind), _searched(path, schema), definition["query"])
+        return Search(SearchKind(kind), _search_column(path, schema), definition["query"])
     column, arrow = resolve(schema, path or ())
     if len(column.path) > 1:
         raise SchemaError(f"{column.name} is a field of a struct; {kind} takes a column of the table")
@@ -80,7 +80,7 @@ def _virtual(definition: Mapping[str, Any], schema: pa.Schema) -> VirtualColumn:
     return buckets
 
 
-def _searched(path: Sequence[str] | None, schema: pa.Schema) -> Column | None:
+def _search_column(path: Sequence[str] | None, schema: pa.Schema) -> Column | None:
     if path is None:
         return None
     if len(path) == 1 and path[0].lower() == ALL_FIELDS and ALL_FIELDS not in map(str.lower, schema.names):

@@ -81,7 +81,7 @@ def assign_splits(
         else:
             waves = _WAVES if total / parallelism > _WAVE_BYTES else 1
             count = max(round(parallelism * waves * share), -(-len(own) // most), 1)
-        tasks += [TaskSplits(group, executor) for group in _balanced(own, min(count, len(own)))]
+        tasks += [TaskSplits(group, executor) for group in _balance(own, min(count, len(own)))]
     return tasks
 
 
@@ -103,7 +103,7 @@ def preferred_executor(path: str, executors: Sequence[str]) -> str | None:
     )
 
 
-def _balanced(splits: Sequence[SplitRef], count: int) -> list[tuple[SplitRef, ...]]:
+def _balance(splits: Sequence[SplitRef], count: int) -> list[tuple[SplitRef, ...]]:
     """Divide the splits into `count` groups: the largest first, each into the smallest group."""
     groups: list[list[SplitRef]] = [[] for _ in range(count)]
     most = -(-len(splits) // count)
@@ -271,7 +271,7 @@ def _plan_rows(
     metrics = TaskMetrics(len(splits))
     batches = inline_rows(spec, splits, store, request["parallelism"])
     if batches is None:
-        plan.add_tasks(spec, _assigned(request, context, splits), context)
+        plan.add_tasks(spec, _assign(request, context, splits), context)
         return plan
     for batch in batches:
         metrics.add(batch)
@@ -309,7 +309,7 @@ def _plan_groups(
     if statistics is not None or (not rest and not spec.groups):
         parts = [empty_partial(spec), *([] if statistics is None else [statistics])]
         plan.add_result(result_table(parts, spec).to_batches(), spec.schema)
-    plan.add_tasks(spec, _assigned(request, context, rest, aggregate=True), context)
+    plan.add_tasks(spec, _assign(request, context, rest, aggregate=True), context)
     return plan
 
 
@@ -341,7 +341,7 @@ def _warn_of_indexing(
         )  # fmt: skip
 
 
-def _assigned(
+def _assign(
     request: Request, context: ReadContext, splits: Sequence[SplitRef], *, aggregate: bool = False
 ) -> list[TaskSplits]:
     executors = request.get("executors") or ()

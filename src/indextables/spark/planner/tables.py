@@ -430,9 +430,9 @@ def pinned_snapshot(table: TableLocation, request: Mapping[str, Any]) -> Snapsho
         try:
             result = table.snapshot(version)
         except VersionNotFoundError:
-            raise _replaced(table) from None
+            raise _replacement_error(table) from None
     if result.identity != identity:
-        raise _replaced(table)
+        raise _replacement_error(table)
     _cache(table, result)
     return result
 
@@ -452,7 +452,7 @@ def check_columns(table: TableLocation, snapshot: Snapshot, expected: str | None
         )
 
 
-def _replaced(table: TableLocation) -> TableReplacedError:
+def _replacement_error(table: TableLocation) -> TableReplacedError:
     return TableReplacedError(
         f"the version of the table at {table.store.url} with which the query was planned was deleted: the "
         "table was replaced or cleaned up since; run the query again"

@@ -23,12 +23,12 @@ from indextables.options import Options
 from indextables.options import log as log_options
 from indextables.options import maintenance as after
 from indextables.options import writing as opt
-from indextables.predicate import Always, Predicate, to_sql
+from indextables.predicate import Always, Predicate, conjunction, to_sql
 from indextables.predicate.addresses import compare_addresses
 from indextables.schema.spark import to_arrow
 from indextables.schema.type_info import NESTED, kind_of
 from indextables.source.companion import refuse_companion
-from indextables.spark.planner.expressions import Expression, Scope, condition, conjunction
+from indextables.spark.planner.expressions import Expression, Scope, condition
 from indextables.spark.planner.tables import locate_table, without_defaults
 from indextables.spark.tasks import BYTES, ERROR, MESSAGE, ROWS, WriteFunction, adds_of
 from indextables.table_properties import address_columns

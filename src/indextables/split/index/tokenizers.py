@@ -118,7 +118,7 @@ def tokenize(field: Field, text: str) -> list[Token]:
 
 def tokenize_unstemmed(field: Field, text: str) -> list[Token]:
     """The tokens without stemming: for prefixes and misspelt words."""
-    return _tokens(field.analysis.unstemmed, text)
+    return _tokens(field.analysis.without_stemming, text)
 
 
 def tokenize_prefix(field: Field, text: str) -> list[Token]:

@@ -255,7 +255,7 @@ class ColumnChunk:
         start = self.struct[offset][1]
         return start, start + self.struct[length][1]
 
-    def shifted(self, by: int) -> "ColumnChunk":
+    def shift(self, by: int) -> "ColumnChunk":
         """The chunk with its pages `by` bytes further on, and without page indexes."""
         meta = dict(self._meta)
         for field in _PAGE_OFFSETS:

@@ -95,11 +95,12 @@ class _PageFile:
         opened = pq.ParquetFile(pa.BufferReader(self.data), read_dictionary=self.coded, pre_buffer=False)
         rows = opened.read(use_threads=False).combine_chunks().take(pa.array(self.positions))
         return {
-            number: _decoded(column) for number, column in zip(self.columns, rows.itercolumns(), strict=True)
+            number: _decode_column(column)
+            for number, column in zip(self.columns, rows.itercolumns(), strict=True)
         }
 
 
-def _decoded(column: pa.ChunkedArray) -> pa.Array:
+def _decode_column(column: pa.ChunkedArray) -> pa.Array:
     values = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     return decode_dictionary(values)
 
@@ -162,7 +163,9 @@ class RowReader:
         arrays[ROW_COLUMN] = pa.array(numbers, pa.int64())
         nested = [name for name in names if name not in arrays]
         if nested:
-            arrays.update(self._nested(nested, self._layout.rows_by_group(numbers, self._footer.num_records)))
+            arrays.update(
+                self._read_nested(nested, self._layout.rows_by_group(numbers, self._footer.num_records))
+            )
         schema = self.result_schema(names)
         return pa.Table.from_arrays(
             [from_storage_type(arrays[name], schema.field(name).type) for name in names], schema=schema
@@ -410,7 +413,7 @@ class RowReader:
                 return replace(pages, first_rows=earlier.first_rows)
         return pages
 
-    def _nested(self, names: list[str], parts: list[tuple[int, Ints]]) -> dict[str, pa.ChunkedArray]:
+    def _read_nested(self, names: list[str], parts: list[tuple[int, Ints]]) -> dict[str, pa.ChunkedArray]:
         """Nested columns: the pages of their leaves have different rows, so whole row groups are read."""
         tables = [self._read_group(group, names).take(pa.array(local)) for group, local in parts]
         table = pa.concat_tables(tables)

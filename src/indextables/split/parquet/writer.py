@@ -291,7 +291,7 @@ class RowGroupWriter:
         if offset_index is not None:
             offset_index = shift_pages(add_page_checksums(offset_index, chunk.data, chunk.start), by)
         written = replace(chunk, offset_index=offset_index)
-        return _ChunkRecord(chunk.metadata.shifted(by), chunk.column_index, offset_index, written.checksums())
+        return _ChunkRecord(chunk.metadata.shift(by), chunk.column_index, offset_index, written.checksums())
 
     def _write_index(self, index: bytes | None) -> ByteRange | None:
         if index is None:
@@ -345,7 +345,7 @@ class RowWriter:
         self._last: Future[None] | None = None
         self.rows = 0
         self.uncompressed = 0
-        self._template = FileMetadata.of_file(self._encoded(self._schema.empty_table()))
+        self._template = FileMetadata.of_file(self._encode_group(self._schema.empty_table()))
         self._groups = RowGroupWriter(sink, self._template)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -416,14 +416,14 @@ class RowWriter:
         table = pa.Table.from_batches(batches)
         columns = [to_storage(table.column(i)) for i in range(table.num_columns)]
         group = pa.Table.from_arrays([*columns, _row_numbers(first, count)], schema=self._schema)
-        self._groups.add(_only_group(self._encoded(group)))
+        self._groups.add(_only_group(self._encode_group(group)))
 
     def _copy_group(self, group: EncodedRowGroup, first: int) -> None:
         last = self._schema.field(len(self._schema) - 1)
         numbers = pa.Table.from_arrays([_row_numbers(first, group.rows)], schema=pa.schema([last]))
-        self._groups.add(group.with_last(_only_group(self._encoded(numbers))))
+        self._groups.add(group.with_last(_only_group(self._encode_group(numbers))))
 
-    def _encoded(self, rows: pa.Table) -> memoryview:
+    def _encode_group(self, rows: pa.Table) -> memoryview:
         """A Parquet file of one row group, or of none."""
         sink = pa.BufferOutputStream()
         settings = _settings_for(self._settings, rows.schema)

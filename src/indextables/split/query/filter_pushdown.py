@@ -273,7 +273,7 @@ class _FilterCompiler:
         if constant is not None:
             return self._constant(leaf, name, constant)
         if inner:
-            return self._nested(leaf)
+            return self._nested_answer(leaf)
         match leaf:
             case IsNull():
                 return self._is_null(name)
@@ -310,7 +310,7 @@ class _FilterCompiler:
         field = self.view.mapping.find(name, *_VALUES, Kind.STRING)
         if field is None:
             return UNDECIDED
-        return self._ordered(field, leaf.op, leaf.value)
+        return self._range_answer(field, leaf.op, leaf.value)
 
     def _in(self, leaf: In, name: str) -> IndexAnswer:
         if leaf.array is None:
@@ -373,7 +373,7 @@ class _FilterCompiler:
         query = compile_text(Term(text), field, self.view).true
         return union((query.rows, self.view.partial(field))) if query.rows is not NO_ROWS else ALL_ROWS
 
-    def _ordered(self, field: Field, op: Op, value: pa.Scalar) -> IndexAnswer:
+    def _range_answer(self, field: Field, op: Op, value: pa.Scalar) -> IndexAnswer:
         upward = op in (Op.GT, Op.GE)
         inclusive = op in (Op.GE, Op.LE)
         if field.kind is Kind.STRING:
@@ -440,7 +440,7 @@ class _FilterCompiler:
         }
         return self.options.get(allowed[leaf.kind])
 
-    def _nested(self, leaf: Predicate) -> IndexAnswer:
+    def _nested_answer(self, leaf: Predicate) -> IndexAnswer:
         """A condition on a field within a struct: the index gives candidates for equality only."""
         match leaf:
             case Compare(op=Op.EQ | Op.NULL_SAFE, column=column, value=value) if value.is_valid:

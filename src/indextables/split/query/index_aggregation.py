@@ -141,7 +141,7 @@ class _Groups:
             yield IndexGroup(
                 tuple(named.get(i) for i in range(len(self.keys))),
                 bucket_rows,
-                tuple(self._measured(inner, n) for n in range(len(self.measures))),
+                tuple(self._measure_result(inner, n) for n in range(len(self.measures))),
             )
 
     def _aggregate(self, query: tantivy.Query, request: dict[str, Any]) -> dict[str, Any]:
@@ -211,7 +211,7 @@ class _Groups:
         if any(bound is not None and abs(bound) >= _WHOLE_DOUBLES for bound in bounds):
             raise _NotExact
 
-    def _measured(self, answer: dict[str, Any], number: int) -> MeasureResult:
+    def _measure_result(self, answer: dict[str, Any], number: int) -> MeasureResult:
         measure, field = self.measures[number]
         result = answer[f"m{number}"]
         if not measure.numbers:

@@ -255,7 +255,7 @@ class IndexView:
         named = Query.term_query(self.schema, PARTIAL_FIELD, field.name, index_option="basic")
         return Query.const_score_query(named, 0.0)
 
-    def scored(self, query: tantivy.Query, field: str, words: Sequence[str]) -> tantivy.Query:
+    def with_score(self, query: tantivy.Query, field: str, words: Sequence[str]) -> tantivy.Query:
         """A query for a term or a phrase, with the score of the table's statistics."""
         if self.dependencies is not None and (self.words is not None or self.statistics is not None):
             self.dependencies.is_shareable = False

@@ -114,10 +114,10 @@ def _value(text: str, field: Field, name: str, view: IndexView) -> tuple[tantivy
         words: list[str | tuple[int, str]] = [(t.position - tokens[0].position, t.text) for t in tokens]
         view.need_positions(field)
         phrase = Query.phrase_query(view.schema, name, words)
-        ways = [view.scored(phrase, name, [token.text for token in tokens])]
+        ways = [view.with_score(phrase, name, [token.text for token in tokens])]
     else:
         single = ((t.text, Query.term_query(view.schema, name, t.text, field.term_record)) for t in tokens)
-        ways = [intersect(view.scored(query, name, [word]) for word, query in single)] if tokens else []
+        ways = [intersect(view.with_score(query, name, [word]) for word, query in single)] if tokens else []
     number = json_number(text)
     if number is not None:
         numbers = parsed_as(number, any_digits=_has_any_digits(view, field))

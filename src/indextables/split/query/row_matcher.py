@@ -75,7 +75,7 @@ class TokenTable:
     count: int
 
     @classmethod
-    def untokenized(cls, values: pa.Array) -> "TokenTable":
+    def of_values(cls, values: pa.Array) -> "TokenTable":
         """Texts that are one token each; null has none."""
         present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         return cls(values.drop_null(), present, np.zeros(len(present), np.int64), len(values))
@@ -116,7 +116,7 @@ def match_text(leaf: QueryLeaf, texts: TokenTable, field: Field) -> Mask:
         case Prefix(text=text):
             return finder.beginning(text)
         case Wildcard(parts=parts):
-            pieces = [p if isinstance(p, Wild) else finder.folded(p) for p in parts]
+            pieces = [p if isinstance(p, Wild) else finder.fold_case(p) for p in parts]
             return texts.having(finder.matching_pattern(pieces))
         case Regex(pattern=pattern):
             return texts.having(finder.matching(pattern))
@@ -196,7 +196,7 @@ class _Finder:
         self.field = field
         self.tokenized = field.kind in (Kind.TEXT, Kind.JSON) and field.analysis.splits
 
-    def folded(self, text: str) -> str:
+    def fold_case(self, text: str) -> str:
         return lower_case(text) if self.tokenized else text
 
     def words(self, text: str, slop: int = 0) -> Mask:
@@ -219,7 +219,7 @@ class _Finder:
         if len(tokens) > 1 and len({token.position for token in tokens}) == 1:
             return self.words(text)
         if len(tokens) < 2:
-            start = tokens[0].text if tokens else self.folded(text)
+            start = tokens[0].text if tokens else self.fold_case(text)
             return self.texts.having(_mask(pc.starts_with(self.texts.words, start)))
         masks = [self.texts.equal(token.text) for token in tokens[:-1]]
         masks.append(_mask(pc.starts_with(self.texts.words, tokens[-1].text)))
@@ -253,10 +253,10 @@ class _Finder:
         inside: Mask = np.ones(len(self.texts.words), np.bool_)
         if lower is not None:
             above = pc.greater_equal if leaf.lower_inclusive else pc.greater
-            inside &= _mask(above(self.texts.words, self.folded(lower)))
+            inside &= _mask(above(self.texts.words, self.fold_case(lower)))
         if upper is not None:
             below = pc.less_equal if leaf.upper_inclusive else pc.less
-            inside &= _mask(below(self.texts.words, self.folded(upper)))
+            inside &= _mask(below(self.texts.words, self.fold_case(upper)))
         return self.texts.having(inside)
 
     def _in_order(self, candidates: Mask, masks: list[Mask], steps: list[int]) -> Mask:
@@ -400,7 +400,7 @@ def match_constant(leaf: QueryLeaf, column: str, value: pa.Scalar) -> bool:
     if kind_of(value.type) is not TypeKind.STRING:
         raise unsupported_leaf(leaf, column, str(value.type))
     plain = Field(column, field_name(Kind.STRING, column), Kind.STRING)
-    return bool(match_text(leaf, TokenTable.untokenized(values), plain)[0])
+    return bool(match_text(leaf, TokenTable.of_values(values), plain)[0])
 
 
 def _address(text: str | None) -> int | None:
@@ -455,7 +455,7 @@ def _matches(leaf: QueryLeaf, values: list[Any], field: Field) -> Mask:
     tokens = (
         TokenTable.tokenize(texts, field)
         if field.analysis.splits
-        else TokenTable.untokenized(pa.array(texts, pa.string()))
+        else TokenTable.of_values(pa.array(texts, pa.string()))
     )
     match leaf:
         case Term(text=text):
@@ -587,7 +587,7 @@ class _Matcher:
                     self.texts[field.name] = TextColumn(values, field)
                 return self.texts[field.name].match(leaf)
             case Kind.STRING | Kind.HASH:
-                return match_text(leaf, TokenTable.untokenized(values), field)
+                return match_text(leaf, TokenTable.of_values(values), field)
             case Kind.IP:
                 return match_addresses(leaf, values, ref.column)
             case Kind.I64 | Kind.F64 | Kind.BOOL:

@@ -114,7 +114,7 @@ def compile_text(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
         case Prefix(text=text):
             return terms.prefix(text)
         case Wildcard(parts=parts):
-            pieces = tuple(p if isinstance(p, Wild) else terms.folded(p) for p in parts)
+            pieces = tuple(p if isinstance(p, Wild) else terms.fold_case(p) for p in parts)
             return terms.wildcard(pieces)
         case Regex(pattern=pattern):
             return terms.pattern(pattern, field.name, leaf)
@@ -149,7 +149,7 @@ class _Terms:
         self.view = view
         self.tokenized = field.kind is Kind.TEXT
 
-    def folded(self, text: str) -> str:
+    def fold_case(self, text: str) -> str:
         """A part of a pattern, in lower case if terms are."""
         return lower_case(text) if self.tokenized and self.field.analysis.lower_case else text
 
@@ -180,7 +180,7 @@ class _Terms:
         if len(tokens) > 1 and len({token.position for token in tokens}) == 1:
             return self.words(text)  # n-grams: any part of a word is a term
         if len(tokens) < 2:
-            start = tokens[0].text if tokens else self.folded(text)
+            start = tokens[0].text if tokens else self.fold_case(text)
             return self.wildcard((start, Wild.MANY))
         partial = self.view.partial(self.field)
         *words, last = [Token(t.position - tokens[0].position, t.text) for t in tokens]
@@ -239,8 +239,8 @@ class _Terms:
         return self._complete_unless_long(rows, [word + "\U0010ffff" * distance])
 
     def between(self, leaf: Range, lower: str | None, upper: str | None) -> IndexAnswer:
-        low = None if lower is None else self.folded(lower)
-        high = None if upper is None else self.folded(upper)
+        low = None if lower is None else self.fold_case(lower)
+        high = None if upper is None else self.fold_case(upper)
         rows, certain = text_range_query(
             self.view, self.field, low, high,
             lower_inclusive=leaf.lower_inclusive, upper_inclusive=leaf.upper_inclusive,
@@ -271,7 +271,7 @@ class _Terms:
 
     def _phrase(self, tokens: Sequence[Token], slop: int = 0) -> tantivy.Query:
         query = self._plain_phrase(tokens, slop)
-        return self.view.scored(query, self.field.name, [token.text for token in tokens])
+        return self.view.with_score(query, self.field.name, [token.text for token in tokens])
 
     def _plain_phrase(self, tokens: Sequence[Token], slop: int = 0) -> tantivy.Query:
         first = tokens[0].position
@@ -280,7 +280,7 @@ class _Terms:
         return Query.phrase_query(self.view.schema, self.field.name, words, slop)
 
     def _term(self, text: str) -> tantivy.Query:
-        return self.view.scored(self._plain_term(text), self.field.name, [text])
+        return self.view.with_score(self._plain_term(text), self.field.name, [text])
 
     def _plain_term(self, text: str) -> tantivy.Query:
         self.view.need_terms(self.field, [text])
