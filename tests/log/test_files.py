@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indextables.errors import LogError
+from indextables.errors import LogError, SchemaError
 from indextables.log.format.actions import Add
-from indextables.log.format.files import FILE_ENTRY, FILES, conform, empty, from_adds, to_adds
+from indextables.log.format.files import (
+    FILE_ENTRY,
+    FILES,
+    conform,
+    empty,
+    from_adds,
+    partition_values,
+    to_adds,
+)
 from indextables.schema.values import NULL_PARTITION
 from tests.log.entries import WHEN, adds, an_add, files_of
 
@@ -144,3 +152,21 @@ def test_null_maps_that_hide_values_are_null() -> None:
 def test_entries_that_cannot_be_understood_are_refused(files: Any, problem: str) -> None:
     with pytest.raises(LogError, match=problem):
         conform(files)
+
+
+def test_partition_values_are_typed_and_a_wrong_one_is_named_with_its_split() -> None:
+    days = ["2024-01-02", None, "2024-01-02", "soon"]
+    entries = [
+        Add(path=f"{number}.split", partition_values={} if day is None else {"day": day})
+        for number, day in enumerate(days)
+    ]
+    files = from_adds(entries, version=1, timestamp=2)
+    schema = pa.schema([("day", pa.date32()), ("place", pa.string())])
+    values = partition_values(files.slice(0, 3), schema, ["day", "place"], remedy="write it again")
+    assert [str(day) for day in values["day"].to_pylist()] == ["2024-01-02", "None", "2024-01-02"]
+    assert values["place"].to_pylist() == [None, None, None]
+    with pytest.raises(
+        SchemaError, match=r"'soon' of the column 'day' in 3\.split .*date32.*; write it again"
+    ):
+        partition_values(files, schema, ["day"], remedy="write it again")
+    assert partition_values(empty(), schema, ["day"], remedy="")["day"].type == pa.date32()

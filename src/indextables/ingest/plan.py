@@ -34,7 +34,7 @@ from indextables.log.commit import check_uploads
 from indextables.log.conflict import OVERWRITE, Draft, check_since
 from indextables.log.environment import HOUR_MS, local_time_ms
 from indextables.log.format.actions import Add, Metadata, Remove, Txn
-from indextables.log.format.files import from_adds, removes_of
+from indextables.log.format.files import from_adds, partition_values, removes_of
 from indextables.log.pruning import evaluate_metrics, prune
 from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.log.transaction_log import TransactionLog
@@ -45,7 +45,6 @@ from indextables.predicate import Predicate, evaluate, parse_condition, to_sql
 from indextables.predicate.addresses import compare_addresses
 from indextables.records import dataclass
 from indextables.schema.conversion import cast_stream
-from indextables.schema.values import parse_values
 from indextables.source.companion import refuse_companion
 from indextables.table_properties import address_columns
 
@@ -84,8 +83,7 @@ def replacement_test(
     def in_partitions(others: Sequence[Add]) -> bool:
         if not snapshot.partition_columns:
             return True  # the whole table is one partition
-        ours = set(_values(snapshot, [add.partition_values or {} for add in adds]))
-        return not ours.isdisjoint(_values(snapshot, [add.partition_values or {} for add in others]))
+        return not set(_partitions(snapshot, adds)).isdisjoint(_partitions(snapshot, others))
 
     def matching_condition(others: Sequence[Add]) -> bool:
         files = from_adds(others, version=snapshot.version, timestamp=0)
@@ -134,24 +132,17 @@ def _same_partitions(snapshot: Snapshot, adds: Sequence[Add]) -> pa.Table:
     columns = snapshot.partition_columns
     if not columns:
         return files
-    old = _values(snapshot, [dict(entry or ()) for entry in files["partitionValues"].to_pylist()])
-    new = set(_values(snapshot, [add.partition_values or {} for add in adds]))
-    return files.filter(pa.array([values in new for values in old], pa.bool_()))
+    new = set(_partitions(snapshot, adds))
+    return files.filter(pa.array([values in new for values in _partitions(snapshot, files)], pa.bool_()))
 
 
-def _values(snapshot: Snapshot, partitions: Sequence[dict[str, str | None]]) -> list[tuple[object, ...]]:
-    read = []
-    for name in snapshot.partition_columns:
-        texts = pa.array([entry.get(name) for entry in partitions], pa.string())
-        parsed = parse_values(texts, snapshot.schema.field(name).type, partition=True)
-        if parsed.unreadable.any():
-            text = texts[int(parsed.unreadable.argmax())]
-            raise SchemaError(
-                f"the partition value '{text}' is not a {snapshot.schema.field(name).type}, the type of "
-                f"{name}; overwrite the whole table instead"
-            )
-        read.append(parsed.values)
-    columns = [[_comparable(value) for value in column.to_pylist()] for column in read]
+def _partitions(snapshot: Snapshot, splits: pa.Table | Sequence[Add]) -> list[tuple[object, ...]]:
+    """The partition of each split, by values that are equal if they are equal in SQL."""
+    if not isinstance(splits, pa.Table):
+        splits = from_adds(splits, version=snapshot.version, timestamp=0)
+    remedy = "overwrite the whole table instead"
+    typed = partition_values(splits, snapshot.schema, snapshot.partition_columns, remedy=remedy)
+    columns = [[_comparable(value) for value in column.to_pylist()] for column in typed.values()]
     return list(zip(*columns, strict=True))
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import PredicateError, SchemaError, SplitError
+from indextables.errors import PredicateError, SplitError
 from indextables.log.checkpoint import needs_compaction
 from indextables.log.format.actions import Protocol
 from indextables.log.format.checkpoint_files import read_pointer
+from indextables.log.format.files import partition_values
 from indextables.log.format.names import LOG_FOLDER
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
@@ -158,19 +159,9 @@ def in_partitions(snapshot: Snapshot, where: Predicate | None) -> pa.Table:
 
 def typed_values(files: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> pa.Table:
     """The partition values of each split, typed."""
-    arrays = []
-    for name in columns:
-        texts = pc.map_lookup(files["partitionValues"], pa.scalar(name), "first")
-        texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
-        parsed = parse_values(texts, schema.field(name).type, partition=True)
-        if parsed.unreadable.any():
-            row = int(parsed.unreadable.argmax())
-            raise SchemaError(
-                f"the partition value '{texts[row]}' of {name} in {files['path'][row]} is not a "
-                f"{schema.field(name).type}, so the condition cannot be evaluated; rewrite that partition"
-            )
-        arrays.append(parsed.values)
-    return pa.table(arrays, schema=pa.schema([schema.field(name) for name in columns]))
+    remedy = "the condition cannot be evaluated: rewrite that partition"
+    values = partition_values(files, schema, columns, remedy=remedy)
+    return pa.table(list(values.values()), schema=pa.schema([schema.field(name) for name in columns]))
 
 
 def distinct_partitions(files: pa.Table) -> int:

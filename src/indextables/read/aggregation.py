@@ -29,7 +29,7 @@ from indextables.read.spec import (
     group_column,
 )
 from indextables.read.split_reader import SplitReader, split_errors
-from indextables.read.table_context import TableContext, are_parquet, partition_values
+from indextables.read.table_context import TableContext, are_parquet, partition_columns
 from indextables.records import dataclass
 from indextables.schema.type_info import (
     EXACT,
@@ -354,7 +354,7 @@ class _FileStatistics:
         self.table = table
         self.partitions = partitions
         self.records = files["numRecords"].combine_chunks().fill_null(0)
-        self.values = partition_values(files, table.schema, table.partition_columns)
+        self.values = partition_columns(files, table.schema, table.partition_columns)
         self._stats: list[Mapping[str, int]] | None = None
 
     def partition(self, column: str) -> pa.Array:

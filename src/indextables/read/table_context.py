@@ -21,14 +21,13 @@ from indextables import metrics
 from indextables.cache import Cache
 from indextables.errors import PredicateError, SchemaError, SplitError, StoreError
 from indextables.log.format.actions import is_companion
-from indextables.log.format.files import has_tag
+from indextables.log.format.files import has_tag, partition_values
 from indextables.log.format.state_manifest import FilterBundle
 from indextables.log.snapshot import Snapshot, SnapshotKey, is_ours
 from indextables.options import Options, reading
 from indextables.predicate import Predicate, Search, columns_of
 from indextables.predicate.traversal import fold_constants, has_search, searches_of
 from indextables.records import dataclass
-from indextables.schema.values import parse_values
 from indextables.split.footer import PARQUET_TAG
 from indextables.split.index.term_filter import (
     Bits,
@@ -597,7 +596,7 @@ def _source(snapshot: Snapshot, options: Options) -> "SourceDescription | None":
 
 
 def _refs(files: pa.Table, own: Rows, schema: pa.Schema, names: Sequence[str]) -> list[SplitRef]:
-    values = partition_values(files, schema, names)
+    values = partition_columns(files, schema, names)
     columns = [files[name].to_pylist() for name in ("path", "size", "footerStartOffset", "numRecords")]
     parquet = are_parquet(files).to_pylist()
     numbers, unindexed = own.tolist(), has_tag(files, UNINDEXED_TAG).to_pylist()
@@ -617,23 +616,10 @@ def are_parquet(files: pa.Table) -> pa.Array:
     return has_tag(files, PARQUET_TAG)
 
 
-def partition_values(files: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> dict[str, pa.Array]:
+def partition_columns(files: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> dict[str, pa.Array]:
     """The value of each partition column in each split, typed."""
-    if not columns:
-        return {}
-    entries = [dict(entry or ()) for entry in files["partitionValues"].to_pylist()]
-    arrays: dict[str, pa.Array] = {}
-    for name in columns:
-        texts = pa.array([entry.get(name) for entry in entries], pa.string())
-        parsed = parse_values(texts, schema.field(name).type, partition=True)
-        if parsed.unreadable.any():
-            row = int(parsed.unreadable.argmax())
-            raise SchemaError(
-                f"the partition value '{texts[row]}' of the column '{name}' in {files['path'][row]} is not "
-                f"a {schema.field(name).type}; another engine wrote the log: rewrite that partition"
-            )
-        arrays[name] = parsed.values
-    return arrays
+    remedy = "another engine wrote the log: rewrite that partition"
+    return partition_values(files, schema, columns, remedy=remedy)
 
 
 def _mappings(snapshot: Snapshot, files: pa.Table) -> tuple[tuple[Mapping, ...], Rows]:

@@ -24,8 +24,9 @@ from indextables.predicate.traversal import has_search
 from indextables.records import dataclass
 from indextables.schema.calendar import is_utc
 from indextables.schema.type_info import UTC_TIMESTAMP
+from indextables.schema.values import NULL_PARTITION
 from indextables.source.description import SourceDescription, relative_path
-from indextables.source.partition_values import NULL_PARTITION, folder_values
+from indextables.source.partition_values import folder_values
 from indextables.source.reader import catalog_table, open_source
 from indextables.source.snapshot import SourceFile, SourceSnapshot
 from indextables.split.mapping import Mapping as FieldMapping

@@ -15,8 +15,8 @@ import pyarrow as pa
 from indextables.errors import SourceError
 from indextables.schema.calendar import format_date, parse_date, parse_timestamp, to_utc
 from indextables.schema.type_info import UTC_TIMESTAMP, TypeKind, kind_of, round_half_up, storage_kind_of
+from indextables.schema.values import NULL_PARTITION
 
-NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+))?")
 _DOUBLE = re.compile(r"\s*[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)\s*")

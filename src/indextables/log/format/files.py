@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import LogError
+from indextables.errors import LogError, SchemaError
 from indextables.log.format.actions import Add, Int32, Int64, Remove
 from indextables.log.format.avro import NAMESPACE
 from indextables.log.format.state_manifest import Bounds
-from indextables.schema.conversion import map_of, map_parts, null_mask
+from indextables.schema.conversion import lookup, map_of, map_parts, null_mask
 from indextables.schema.type_info import TypeKind, kind_of
-from indextables.schema.values import NULL_PARTITION, PARQUET_TAG
+from indextables.schema.values import NULL_PARTITION, PARQUET_TAG, parse_values
 
 # The fields of an entry in their order, with their ids in Avro. Names and types are those of `Add`, which is
 # the form in JSON; the forms in Arrow and Avro are derived from it.
@@ -124,8 +124,7 @@ def empty() -> pa.Table:
     return FILES.empty_table()
 
 
-# --- converting columns to those of `FILES`
-# --------------------------------------------------------------------
+# --- converting columns to those of `FILES` -----------------------------------------------------------
 
 
 def conform(files: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
@@ -375,3 +374,42 @@ def has_tag(entries: pa.Table, tag: str) -> pa.Array:
     mask = np.zeros(entries.num_rows, np.bool_)
     mask[tagged.to_numpy()] = True
     return pa.array(mask)
+
+
+# --- partition values ------------------------------------------------------------------------------
+
+
+def partition_texts(files: pa.Table, name: str) -> pa.Array:
+    """The partition values of one column as text; null where there is none."""
+    chunks = [lookup(chunk, name)[0] for chunk in files["partitionValues"].chunks]
+    return pa.chunked_array(chunks, pa.string()).combine_chunks()
+
+
+def partition_values(
+    files: pa.Table, schema: pa.Schema, columns: Sequence[str], *, remedy: str
+) -> dict[str, pa.Array]:
+    """The value of each partition column in each split, typed; each distinct text is parsed once.
+
+    Args:
+        files: the splits.
+        schema: the table's columns.
+        columns: the partition columns.
+        remedy: what to do about a value that is not of its column's type, for the error.
+
+    Raises:
+        SchemaError: there is such a value; the message names the split.
+    """
+    arrays: dict[str, pa.Array] = {}
+    for name in columns:
+        arrow = schema.field(name).type
+        texts = partition_texts(files, name).dictionary_encode()
+        parsed = parse_values(texts.dictionary, arrow, partition=True)
+        if parsed.unreadable.any():
+            code = int(parsed.unreadable.argmax())
+            path = files["path"][texts.indices.index(code).as_py()]
+            raise SchemaError(
+                f"the partition value '{texts.dictionary[code]}' of the column '{name}' in {path} is not of "
+                f"its type, {arrow}; {remedy}"
+            )
+        arrays[name] = parsed.values.take(texts.indices)
+    return arrays

@@ -23,7 +23,7 @@ from indextables.limits import records_limit, unpacked_limit
 from indextables.log.format import avro
 from indextables.log.format.avro import AvroError, check_schema
 from indextables.log.format.avro_records import decode_data, encode_records, record_layout
-from indextables.log.format.files import FILE_ENTRY, FILES, conform
+from indextables.log.format.files import FILE_ENTRY, FILES, conform, partition_texts
 from indextables.log.format.state_manifest import (
     BLOCKS_KEY,
     BlockInfo,
@@ -33,7 +33,7 @@ from indextables.log.format.state_manifest import (
     read_index,
 )
 from indextables.records import dataclass
-from indextables.schema.conversion import list_parts, lookup, map_of, map_parts, null_mask, select_offsets
+from indextables.schema.conversion import list_parts, map_of, map_parts, null_mask, select_offsets
 from indextables.schema.type_info import TypeKind, kind_of
 from indextables.schema.values import NULL_PARTITION, parse_values
 from indextables.store import Store
@@ -479,12 +479,6 @@ def bounds_of(entries: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> d
         if low == high or not _mistakable(texts, schema.field(name).type):
             bounds[name] = Bounds(low, high)
     return bounds
-
-
-def partition_texts(entries: pa.Table, name: str) -> pa.Array:
-    """The partition values of one column as text; null where there is none."""
-    chunks = [lookup(chunk, name)[0] for chunk in entries["partitionValues"].chunks]
-    return pa.chunked_array(chunks, pa.string()).combine_chunks()
 
 
 def _mistakable(texts: pa.Array, kind: pa.DataType) -> bool:

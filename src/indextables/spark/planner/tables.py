@@ -27,7 +27,7 @@ from indextables.options.maintenance import SOURCE_STORE
 from indextables.predicate import Op
 from indextables.predicate.addresses import address_comparison
 from indextables.read.freshness import read_snapshot
-from indextables.read.table_context import partition_values
+from indextables.read.table_context import partition_columns
 from indextables.records import dataclass
 from indextables.schema.calendar import parse_timestamp_literal
 from indextables.schema.spark import column_difference, to_arrow
@@ -270,7 +270,7 @@ def partitions(
         snapshot = table.snapshot()
     except TableNotFoundError:
         return {}, [arrow_stream(pa.table({}))]
-    values = partition_values(snapshot.files(), snapshot.schema, snapshot.partition_columns)
+    values = partition_columns(snapshot.files(), snapshot.schema, snapshot.partition_columns)
     distinct = pa.table(values).group_by(list(values)).aggregate([]) if values else pa.table({})
     return {}, [
         arrow_stream(distinct.sort_by([(name, "ascending") for name in values]) if values else distinct)

@@ -109,15 +109,22 @@ def _struct(column: pa.Array, children: list[pa.Array], kind: pa.DataType) -> pa
 
 
 def _convert_lists(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return _map_children(column, kind, lambda values, field: _convert(values, field.type))
+
+
+def _map_children(
+    column: pa.Array, kind: pa.DataType, function: Callable[[pa.Array, pa.Field], pa.Array]
+) -> pa.Array:
+    """The lists or maps as a type with the same layout, with a function applied to their children."""
     missing = column.is_null() if column.null_count else None
     offsets = column.offsets
     start, end = offsets[0].as_py(), offsets[len(offsets) - 1].as_py()
     shifted = pa.array(offsets.to_numpy() - start, pa.int32())
     if kind_of(kind) is TypeKind.MAP:
-        keys = _convert(column.keys.slice(start, end - start), kind.key_type)
-        items = _convert(column.items.slice(start, end - start), kind.item_type)
+        keys = function(column.keys.slice(start, end - start), kind.key_field)
+        items = function(column.items.slice(start, end - start), kind.item_field)
         return pa.MapArray.from_arrays(shifted, keys, items, type=kind, mask=missing)
-    values = _convert(column.values.slice(start, end - start), kind.value_type)
+    values = function(column.values.slice(start, end - start), kind.value_field)
     return pa.ListArray.from_arrays(shifted, values, type=kind, mask=missing)
 
 
@@ -148,19 +155,11 @@ def _strip_field(values: pa.Array, field: pa.Field) -> pa.Array:
 
 def _strip_nested(array: pa.Array) -> pa.Array:
     kind = array.type
+    if kind_of(kind) is not TypeKind.STRUCT:
+        return _map_children(array, kind, _strip_field)
     missing = array.is_null() if array.null_count else None
-    if kind_of(kind) is TypeKind.STRUCT:
-        children = [_strip_field(array.field(i), field) for i, field in enumerate(kind)]
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=missing)
-    offsets = array.offsets
-    start, end = offsets[0].as_py(), offsets[len(offsets) - 1].as_py()
-    shifted = pa.array(offsets.to_numpy() - start, pa.int32())
-    if kind_of(kind) is TypeKind.MAP:
-        keys = _strip_field(array.keys.slice(start, end - start), kind.key_field)
-        items = _strip_field(array.items.slice(start, end - start), kind.item_field)
-        return pa.MapArray.from_arrays(shifted, keys, items, type=kind, mask=missing)
-    values = _strip_field(array.values.slice(start, end - start), kind.value_field)
-    return pa.ListArray.from_arrays(shifted, values, type=kind, mask=missing)
+    children = [_strip_field(array.field(i), field) for i, field in enumerate(kind)]
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=missing)
 
 
 def _drop_validity(array: pa.Array) -> pa.Array:
