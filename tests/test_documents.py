@@ -12,6 +12,7 @@ import pytest
 import indextables
 from indextables.log.format import actions, version_file
 from indextables.log.format.checkpoint_files import Pointer
+from indextables.options.declare import all_declarations
 from indextables.predicate import parse_condition, to_sql
 from indextables.split.footer import FORMAT_VERSION, IndexFile
 from scripts import site_pages
@@ -253,6 +254,39 @@ def test_every_code_name_on_a_page_exists() -> None:
             parts = {part for part in name[1].split(".") if part and part not in words}
             unknown += [(str(page.relative_to(ROOT)), span)] if parts - FOREIGN_NAMES else []
     assert unknown == []
+
+
+def resolves(name: str, home: Path) -> bool:
+    """Whether a dotted name is a module of the package, or a name in one, from the root or beside a module."""
+    parts = name.removeprefix("indextables.").split(".")
+    package = ROOT / "src" / "indextables"
+    for count in range(len(parts), 0, -1):
+        for top in (package, home, home.parent):
+            place = top.joinpath(*parts[:count])
+            module = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+            if module.is_file():
+                rest = parts[count:]
+                return (
+                    not rest
+                    or re.search(rf"^(?:class |def )?{rest[0]}\b", module.read_text(), re.MULTILINE)
+                    is not None
+                )
+    return False
+
+
+def test_every_name_of_a_module_in_a_docstring_or_comment_exists() -> None:
+    """Names such as `log.changes`: whoever moves a module or renames its content is told the places."""
+    package = ROOT / "src" / "indextables"
+    packages = {path.name for path in package.iterdir() if path.is_dir()}
+    keys = {declaration.key for declaration in all_declarations()}
+    unknown = []
+    for path in sorted(package.rglob("*.py")):
+        for name in re.findall(r"`((?:indextables\.)?[a-z_]+(?:\.\w+)+)`", path.read_text("utf-8")):
+            is_option = name in keys or any(key.startswith(f"{name}.") for key in keys)
+            if name.removeprefix("indextables.").split(".")[0] in packages and not is_option:
+                unknown += [] if resolves(name, path.parent) else [f"{path.relative_to(ROOT)}: {name}"]
+    assert unknown == []
+    assert not resolves("log.files.FILES", package / "log")
 
 
 def test_the_compatibility_page_names_the_formats_that_are_read() -> None:

@@ -76,7 +76,7 @@ class CommandExecution(
 object Background {
   private val gates = new ConcurrentHashMap[Int, Semaphore]
 
-  /** At most so many at once; others wait. An error is recorded in the job. */
+  /** At most `atOnce` pieces of work run at a time; others wait. An error is recorded in the job. */
   def start(session: ClassicSession, atOnce: Int)(work: => Unit): Unit = {
     val gate = gates.computeIfAbsent(atOnce, new Semaphore(_))
     val artifacts = JobArtifactSet.getCurrentJobArtifactState

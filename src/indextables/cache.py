@@ -101,7 +101,7 @@ class Cache(Generic[K, V]):
     def put(self, key: K, value: V, *, capacity: float | None = None, max_weight: float = math.inf) -> None:
         """Add or replace a value, and evict others until number and weight are within their limits.
 
-        A value that is heavier than all may be is not added, and evicts no other one.
+        A value that exceeds the limit by itself is not added, and evicts no other one.
         """
         entry = self._entry(value)
         with self._lock:

@@ -109,7 +109,7 @@ def open_log(store: Store, options: Options | None = None, *, engine: str) -> Tr
 
 
 def read_filters(store: Store, path: str, size: int, footer_start: int | None, most: int) -> Filters:
-    """The term filters of a split that have at most so many bytes, by field.
+    """The term filters of a split that have at most this many bytes, by field.
 
     Raises:
         SplitError: The split is damaged.

@@ -109,7 +109,7 @@ class ByteLimit:
 
     @contextmanager
     def reserve(self, size: int) -> Iterator[None]:
-        """Wait until there is room for so many bytes; more than the limit waits until nothing else runs."""
+        """Wait until there is room for this many bytes; more than the limit waits until nothing else runs."""
         size = min(size, self._limit)
         with self._changed:
             self._changed.wait_for(lambda: self._used + size <= self._limit)

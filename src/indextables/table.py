@@ -252,7 +252,7 @@ class Table:
             highlight: columns whose matching fragment is added as `_highlight_<column>`.
             since: the version after which to start; by default the version that is open.
             interval: the polling interval in seconds.
-            timeout: stop if no version is committed for so many seconds; by default never.
+            timeout: stop if no version is committed for this many seconds; by default never.
 
         Raises:
             QuerySyntaxError: the query is malformed; this and unknown columns are reported immediately.
@@ -285,7 +285,7 @@ class Table:
             columns: the columns to return; by default all.
             since: the version after which to start; by default the version that is open.
             interval: the polling interval in seconds.
-            timeout: stop if no version is committed for so many seconds; by default never.
+            timeout: stop if no version is committed for this many seconds; by default never.
 
         Raises:
             PredicateError: a query is malformed or names an unknown field.

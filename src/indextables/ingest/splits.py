@@ -36,15 +36,15 @@ _ROW_BYTES = 8
 # The rows by which the size of the first split is estimated.
 _SAMPLE_ROWS = 20_000
 _SAMPLE_WEIGHT = 8 << 20
-# A split whose rows have less than this share of the target as weight does not reach it.
+# Rows are measured only when their weight reaches this share of the target: lighter ones cannot fill a split.
 _UNMEASURED = 0.3
-# The share of a split that is taken at once, and the one that is not worth another step.
+# Rows are added to a split in steps of at most this share of it, until less than the tolerance is missing.
 _STEP = 0.25
 _TOLERANCE = 0.01
-# Rows are compared at so many places of a step, so many at each, and measured again if their density differs
-# by this factor: so many of them, and at most so often for one split.
+# The density of rows is sampled at this many places of a batch, with this many rows at each place.
 _PLACES = 8
 _PLACE_ROWS = 200
+# If the density differs by this factor, this many rows are measured again, up to the maximum for one split.
 _OTHER_DENSITY = 1.7
 _OTHER_ROWS = 2_000
 _MAX_MEASURES = 8
@@ -215,7 +215,7 @@ class _Sample:
 def _density(batch: pa.RecordBatch) -> float:
     """The size of rows that LZ4 compressed, relative to their weight.
 
-    It costs little. Rows of another density make splits of another size.
+    Rows with another density have another size in a split. LZ4 is fast enough to compare many places.
     """
     sink = pa.MockOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
@@ -266,7 +266,7 @@ class _SizeRatio:
         left = self._size_of_rows - size
         if weight and left <= _TOLERANCE * size:
             return 0
-        # Rows are taken in steps: what rows weigh differs, and within a batch it is not visible.
+        # In steps, because rows differ in weight, and a batch only has the weight of all its rows.
         return max(1, int(min(left, _STEP * self._size_of_rows) / self._ratio))
 
     def change(self, batch: pa.RecordBatch) -> int | None:

@@ -29,7 +29,7 @@ MIN_MANIFEST_AGE_HOURS = 1.0
 _PROBE_AGE_MS = 24 * HOUR_MS
 # A limit on the number of versions does not apply to versions younger than this: operations may use them.
 MIN_VERSION_AGE_MS = HOUR_MS
-# The log is cleaned when at least 1 of so many versions has expired, because cleaning reads all states.
+# The log is cleaned when at least 1 of this many versions has expired, because cleaning reads all states.
 _CLEANING_SHARE = 10
 
 

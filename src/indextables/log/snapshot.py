@@ -353,7 +353,7 @@ class Snapshot:
     def files(self, where: Predicate | None = None) -> pa.Table:
         """The live splits that may have a row for which the filter is true.
 
-        Columns are those of a manifest entry (`log.files.FILES`), in the order in which they were added.
+        Columns are those of a manifest entry (`log.format.files.FILES`), rows in the order of their addition.
         """
         listed, mask = self.select(where)
         return listed if mask is None else listed.filter(mask)

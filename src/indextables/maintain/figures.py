@@ -107,7 +107,7 @@ class TableListing:
         return next(self._store.list(f"{folder}/{LOG_FOLDER}"), None) is not None
 
 
-# Up to so many paths are checked one by one; for more, one listing is cheaper.
+# Up to this many paths are checked one by one; for more, one listing is cheaper.
 _FEW = 500
 _CHECKS_AT_ONCE = 16
 

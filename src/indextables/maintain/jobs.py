@@ -108,7 +108,7 @@ def load_all() -> Iterator[JobRecord]:
 
 
 def remove_older(seconds: float) -> None:
-    """Remove the files of finished jobs that were last written so many seconds ago."""
+    """Remove the files of finished jobs that were last written this many seconds ago."""
     for path in _files():
         with contextlib.suppress(OSError):
             if time.time() - path.lstat().st_mtime < seconds:

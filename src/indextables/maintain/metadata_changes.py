@@ -45,8 +45,8 @@ def restore(
 ) -> RestoreResult:
     """Make an earlier version (or the newest one of a time, in milliseconds since 1970) the newest.
 
-    Splits that are appended concurrently stay: the order is then first the restore, then the append. That
-    splits of the version are removed concurrently is a conflict.
+    Splits that are appended concurrently stay: the order is then first the restore, then the append. A
+    concurrent removal of splits of the version is a conflict.
     """
     if (version is None) == (timestamp is None):
         raise OptionError("a restore needs a version or a time: give one of them")

@@ -100,7 +100,7 @@ MAX_ERRORS = option(
     "companion.stream.maxConsecutiveErrors",
     integer(1),
     10,
-    "A continuous sync stops after so many consecutive failed syncs.",
+    "A continuous sync stops after this many consecutive failed syncs.",
     where=_BUILD,
 )
 BACKOFF_MULTIPLIER = option(

@@ -108,7 +108,7 @@ INLINE_OPEN_SPLITS = option(
     "read.inline.openSplits",
     integer(0),
     1000,
-    "Up to so many splits that tasks read are also opened by Spark's driver, in the background, so that it "
+    "Up to this many splits that tasks read are also opened by Spark's driver, in the background, so that it "
     "computes later results itself. What is fetched of their indexes for that is at most a quarter of "
     "cache.maxSize. 0 disables that.",
     where=_READ,

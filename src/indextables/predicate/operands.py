@@ -37,7 +37,7 @@ from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, is_list, kind_of, sql_name, value_type
 
 _FLIPPED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE, Op.EQ: Op.EQ, Op.NULL_SAFE: Op.NULL_SAFE}
-# With at least so many alternatives, equalities of one column become a list of values.
+# With at least this many alternatives, equalities of one column become a list of values.
 _MANY_ALTERNATIVES = 16
 _COLUMN_WITH_VALUE = "a comparison is of a column with a value"
 

@@ -169,7 +169,7 @@ def least_letters(parts: Iterable[str | Wild]) -> int:
 
 
 def has_inner_text(parts: Sequence[str | Wild], letters: int) -> bool:
-    """Whether more than so many characters follow a placeholder for any text: a costly automaton."""
+    """Whether more than this many characters follow a placeholder for any text: a costly automaton."""
     first = next((i for i, part in enumerate(parts) if part is Wild.MANY), len(parts))
     return least_letters(parts[first:]) > letters
 

@@ -352,8 +352,8 @@ class Term:
 class Phrase:
     """A quoted text: its words next to each other, or the exact value of an untokenized field.
 
-    `slop` allows so many moves between the words; with `prefix` the last word is a prefix. At most one of the
-    two is set. The text may be empty.
+    `slop` is the number of moves that are allowed between the words; with `prefix` the last word is a prefix.
+    At most one of the two is set. The text may be empty.
     """
 
     text: str

@@ -54,7 +54,7 @@ from indextables.split.query.index_aggregation import (
 from indextables.split.query.row_sets import TRUE, RowSet
 
 _WHOLE = pa.decimal128(38, 0)
-# Sums of decimals of so many digits have at most 38 digits, whatever the number of rows.
+# Sums of decimals of this many digits have at most 38 digits, whatever the number of rows.
 _NARROW_DIGITS = 28
 _SIGN = np.int64(-(1 << 63))
 _NAN_ORDER = np.int64((1 << 63) - 1)
@@ -415,7 +415,7 @@ def _mask(array: pa.Array) -> Mask:
 
 
 _DAY_US = 86_400_000_000
-# Partial results of batches are merged when there are so many groups.
+# Partial results of batches are merged when there are this many groups.
 _MERGE_ROWS = 200_000
 
 

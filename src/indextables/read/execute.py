@@ -177,7 +177,7 @@ _SPLITS_IN_GROUP = 64
 _FEW_ROWS = 100_000
 # An index of fewer rows is searched in less time than another thread starts.
 _GRAIN_ROWS = 1 << 18
-# Partial results are merged when they have so many groups together, or when there are so many of them.
+# Partial results are merged when they have this many groups in all, or when this many are waiting.
 _MERGED_ROWS = 100_000
 _MERGED_AT_ONCE = 1024
 

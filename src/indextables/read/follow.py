@@ -77,7 +77,7 @@ def new_versions(
         opened: a version of the table that is followed.
         since: the version after which to start.
         interval: the polling interval in seconds.
-        timeout: stop if there is no new version for so many seconds; None: never stop.
+        timeout: stop if there is no new version for this many seconds; None: never stop.
 
     Raises:
         TableReplacedError: another table is at the path now, or an older state of this one.

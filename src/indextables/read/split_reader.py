@@ -107,7 +107,7 @@ def cast_column(array: pa.Array, field: pa.Field, table: TableContext, ref: Spli
 _logger = logging.getLogger(__name__)
 
 _NEVER = Always(False)
-# A term filter is requested if it can save reading so many bytes of the index.
+# A term filter is requested if it can save reading this many bytes of the index.
 _SAVED_BYTES = 256 << 10
 # The time in milliseconds that indexes are opened and searched.
 INDEX_TIME = "indextables.read.index_ms"
@@ -117,7 +117,7 @@ _FEW_VALUES = 1024
 _ROWS_PER_VALUE = 8
 # Up to this number, rows of several splits are fetched together, and candidates are cached.
 FEW_ROWS = 1024
-# Up to so many rows of a split are always fetched by page.
+# Up to this many rows of a split are always fetched by page.
 _FEW_IN_SPLIT = 64
 # From this share of matching rows on, comparing every row is cheaper than collecting hits of the index.
 _MANY = 0.25

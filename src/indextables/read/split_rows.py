@@ -61,7 +61,7 @@ class _FewRows:
         self._rows = 0
 
     def is_used(self, splits: int) -> bool:
-        """Whether a scan of so many splits looks for few rows first."""
+        """Whether a scan of this many splits looks for few rows first."""
         return splits > 1 and self._spec.is_plain and self._spec.where is not None
 
     def add(self, reader: SplitReader, numbers: Numbers) -> Iterator[pa.RecordBatch]:

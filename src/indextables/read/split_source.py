@@ -46,7 +46,7 @@ _MAX_READ = 100_000
 DENSE = 0.01
 
 _logger = logging.getLogger(__name__)
-# Indexing at least so many rows of splits of IndexTables for Scala is logged as a warning.
+# Indexing at least this many rows of splits of IndexTables for Scala is logged as a warning.
 _MANY_ROWS = 50_000
 _REPORT_SECONDS = 5.0
 # After such a pause, the count of rows starts again.
@@ -266,7 +266,7 @@ class _BuildProgress:
         self._builds: dict[str, _Build] = {}
 
     def count(self, batches: Iterator[pa.RecordBatch], url: str, rows: int) -> Iterator[pa.RecordBatch]:
-        """Return the batches of a split with so many rows; their number is logged from time to time."""
+        """Return the batches of a split with this many rows; the progress is logged from time to time."""
         build = self._begin(url, rows)
         for batch in batches:
             yield batch

@@ -246,7 +246,7 @@ _logger = logging.getLogger(__name__)
 _FEW_SPLITS = 4
 # About the bytes that opening a split reads: directories with more bytes per split are not read.
 _SPLIT_BYTES = 64 << 10
-# Bundles with up to so many bytes besides their directory are read completely.
+# Bundles with up to this many bytes besides their directory are read completely.
 _WHOLE_BYTES = 128 << 10
 # Terms that need more bytes than this of one bundle are not tested.
 _MAX_READ_BYTES = 8 << 20

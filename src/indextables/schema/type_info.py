@@ -46,7 +46,7 @@ _SPATIAL = pa.struct(
     [pa.field("srid", pa.int32(), nullable=False), pa.field("wkb", pa.binary(), nullable=False)]
 )
 MAX_DECIMAL_DIGITS = 38
-# Unscaled decimals of so many digits fit into 64 bits.
+# Unscaled decimals of this many digits fit into 64 bits.
 _INT64_DIGITS = 18
 
 
@@ -462,7 +462,7 @@ def from_unscaled(whole: int, scale: int) -> Decimal:
 
 
 def round_half_up(value: Decimal, scale: int) -> Decimal:
-    """The decimal with so many digits after the point, rounded as Spark's CAST rounds.
+    """The decimal with this many digits after the point, rounded as Spark's CAST rounds.
 
     >>> round_half_up(Decimal("-0.125"), 2)
     Decimal('-0.13')

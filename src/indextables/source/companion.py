@@ -338,7 +338,7 @@ def open_companion_source(
 ) -> SourceSnapshot:
     """Open the source of a companion index at a version, by default its newest.
 
-    Which metadata file of an Iceberg table is the newest says its catalog, or the option
+    The newest metadata file of an Iceberg table is that of its catalog, or of the option
     `companion.sourceMetadataFile`.
     """
     location, metadata_file = properties.source, options.get(METADATA_FILE)

@@ -50,7 +50,7 @@ _TAIL = 64 << 10
 _THREAD_BYTES = 256 << 10
 # How many rows are decoded before the requested ones are selected.
 _DECODED_ROWS = 1 << 16
-# A column of texts with at most so many bytes a row is stored as codes: a text alone has four and more.
+# A column of texts with at most this many bytes a row is stored as codes: a text alone has four and more.
 _CODE_BYTES = 2.5
 _BYTES = frozenset({TypeKind.STRING, TypeKind.BINARY})
 # Of the page header (parquet.thrift): its fields, and the kinds of pages.

@@ -49,7 +49,7 @@ def open_source(  # noqa: PLR0913 - what a source may need
 
     Args:
         kind: "delta", "iceberg" or "parquet".
-        url: the table's folder; of an Iceberg table also a metadata file.
+        url: the table's folder; for an Iceberg table a metadata file too.
         options: the storage options of the source (keys, endpoints).
         version: Delta: a version's number. Iceberg: a snapshot's id, or the name of a branch or tag. Both: a
             time. By default the newest version. Folders of Parquet files have no versions.

@@ -31,7 +31,7 @@ from indextables.split.mapping import Mapping
 from indextables.split.tantivy_layout import POSITIONS_SUFFIX
 from indextables.store import CacheScope, Store
 
-# Index files are compressed in blocks of so many bytes.
+# Index files are compressed in blocks of this many bytes.
 BLOCK_BYTES = 4 << 20
 META = "meta.json"
 # The compressed size of a block that zstd cannot compress: a little more than the block.
@@ -82,7 +82,7 @@ ReadTail: TypeAlias = Callable[[Store, str, int, int], bytes]
 _TAIL_SHARE = 0.03
 _LEAST_TAIL_BYTES = 16 << 10
 _MAX_TAIL_BYTES = 768 << 10
-# Of a small split so much is read that its term dictionaries are included, which lie before the filters.
+# The part of a small split that is read with the footer, so that it includes the term dictionaries.
 _DICTIONARY_TAIL_SHARE = 0.2
 _DICTIONARY_TAIL_BYTES = 128 << 10
 # The maximum size of all cached tails.
@@ -106,7 +106,7 @@ class FilterPlace(NamedTuple):
 
 
 def filter_bytes(blocks: int) -> int:
-    """The bytes of a filter of so many blocks, with the checksums of its pages.
+    """The bytes of a filter of this many blocks, with the checksums of its pages.
 
     >>> filter_bytes(1), filter_bytes(128)
     (36, 4104)

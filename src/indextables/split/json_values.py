@@ -65,7 +65,7 @@ def parse_json(text: str) -> Any:  # noqa: ANN401 - JSON
         raise
     except RecursionError:
         return parse_deep(text)
-    except ValueError:  # Python parses no number of so many digits
+    except ValueError:  # Python parses no number of this many digits
         return json.loads(text, parse_int=_parse_whole)
 
 

@@ -53,7 +53,7 @@ MAX_TERM = 65_530
 _LEAST_ROWS = 1000
 _DISTINCT = 0.95
 _KEY = r"^[0-9A-Za-z_:+=-]{16,128}$"
-# Free text has so many bytes on average, and a blank in this share of the values.
+# Free text has this many bytes on average, and a blank in this share of the values.
 _TEXT_LENGTH = 20
 _WITH_BLANKS = 0.9
 

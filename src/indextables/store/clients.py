@@ -75,7 +75,7 @@ class Clients(Protocol):
         ...
 
     def claiming(self, size: int) -> Client:
-        """For one attempt to create an object of so many bytes."""
+        """For one attempt to create an object of this many bytes."""
         ...
 
     def renew(self, client: Client) -> bool:

@@ -176,7 +176,7 @@ class HdfsBackend:
             raise
 
     def publish(self, key: str, temporary: str, writer: Any, size: int) -> None:  # noqa: ANN401
-        """Flush a temporary file of so many bytes and give it its name, replacing a file that has it."""
+        """Flush a temporary file of this many bytes and give it its name, replacing a file that has it."""
         try:
             with self._translate_errors(key, writes=True):
                 _finish(writer)

@@ -176,7 +176,7 @@ _DELETES_AT_ONCE = 16
 _AZURE_BATCH = 256
 # Larger reads take long because of their size, and are not requested a second time.
 _HEDGED_BYTES = 1 << 20
-# A thread without a read for so long ends.
+# A thread that has no read for this long ends.
 _IDLE_SECONDS = 10.0
 # After the first attempt of a read failed.
 _BACKOFF = Backoff(base_ms=100, max_ms=100)
@@ -568,7 +568,7 @@ def _info(meta: "obstore.ObjectMeta") -> ObjectInfo:
     return ObjectInfo(meta["path"], meta["size"], modified_ms, meta["e_tag"] or "")
 
 
-# Ranges with a gap of at most so many bytes are read by one request. A few parallel requests cost no more
+# Ranges with a gap of at most this many bytes are read by one request. A few parallel requests cost no more
 # than one; with many, larger gaps are read instead.
 _SMALL_GAP_BYTES, _LARGE_GAP_BYTES = 64 << 10, 1 << 20
 _FEW_REQUESTS = 16

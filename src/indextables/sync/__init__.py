@@ -65,7 +65,7 @@ def companion(  # noqa: PLR0913 - what a source may need
     last sync.
 
     Args:
-        source: the table's folder; of an Iceberg table also a metadata file, or with `catalog` its name.
+        source: the table's folder; for an Iceberg table a metadata file too, or with `catalog` its name.
         at: the location of the index.
         format: "delta", "iceberg" or "parquet"; detected by default.
         version: the version to index: the number of a Delta version; the id of an Iceberg snapshot, or the
@@ -86,16 +86,16 @@ def companion(  # noqa: PLR0913 - what a source may need
         schema_file: folders of Parquet files: a file whose columns are the table's.
         partition_types: folders of Parquet files: types of partition columns that are not inferred from the
             names of folders, by column, such as {"day": "string"}; those of "*" are the types of all others.
-        catalog: the name of the Iceberg catalog that knows the table. Where it is and who reads it say the
-            options `iceberg.uri`, `iceberg.token` and `iceberg.credential`, which are not recorded, or
-            pyiceberg's configuration of the catalog.
+        catalog: the name of the Iceberg catalog that has the table. Its location and credentials come from
+            the options `iceberg.uri`, `iceberg.token` and `iceberg.credential`, which are not recorded, or
+            from pyiceberg's configuration of the catalog.
         catalog_type: the type of the catalog: rest, hive, glue, dynamodb or sql.
         warehouse: the warehouse of the catalog.
         roots: other places of the source's files, by name (`companion.tableRootDesignator`).
         options: `spark.indextables.*` options of indexing and storage, with or without the prefix.
         credentials: a callable that returns credentials, as in `open`.
         progress: called with the number of finished splits and the number of all, in each sync.
-        every: sync again after so many seconds, until `stop` is set; a sync that has begun is finished.
+        every: sync again after this many seconds, until `stop` is set; a sync that has begun is finished.
         stop: set by another thread or a signal handler to end a call with `every`.
 
     Raises:

@@ -51,7 +51,7 @@ FORMATS = ("delta", "iceberg", "parquet")
 _DELTA_LOG = "_delta_log"
 _ICEBERG_METADATA = "metadata"
 _SHOWN_COLUMNS = 20
-# So many splits of one partition and of similar size are merged into one.
+# This many splits of one partition and of similar size are merged into one.
 _SMALL_SPLITS = 8
 # Keys of indexing options that end with a column or have columns as their value.
 _FAMILIES = tuple(f"{each.key.lower()}." for each in (TYPEMAP, TOKENIZER, RECORD, TOKEN_LENGTH))
@@ -65,7 +65,7 @@ class SyncRequest:
     """The request of a sync; fields that are None have the value of the last sync.
 
     Attributes:
-        source: the source's folder; of an Iceberg table also a metadata file.
+        source: the source's folder; for an Iceberg table a metadata file too.
         format: "delta", "iceberg" or "parquet"; None to detect it.
         version: the version to index: a number, an id, a name or a time; None for the newest.
         where: a condition on partition columns: only files that meet it are indexed.

@@ -412,7 +412,7 @@ def deduplicate(adds: Iterable[Add], registry: Mapping[str, str]) -> tuple[list[
 
 
 def deduplicate_files(files: pa.Table, registry: Mapping[str, str]) -> tuple[pa.Table, dict[str, str]]:
-    """`deduplicate` for the files of a table (`log.files.FILES`), column by column."""
+    """`deduplicate` for the files of a table (`log.format.files.FILES`), column by column."""
     texts = files.column("docMappingJson")
     if texts.null_count == len(texts):
         return files, {}
@@ -436,7 +436,7 @@ def renormalize(
     Writers of other generations order names differently, so one mapping may have several hashes.
 
     Args:
-        files: the files (`log.files.FILES`).
+        files: the files (`log.format.files.FILES`).
         registry: document mappings by bare hash; must hold what the files refer to.
         threshold: up to this many distinct references nothing is changed.
     """

@@ -26,7 +26,7 @@ CHECKSUM_KEY = "indextables.crc"
 # The Avro namespace of the records of the log.
 NAMESPACE = "io.indextables.state"
 
-# Blocks are decompressed in steps of so many bytes.
+# Blocks are decompressed in steps of this many bytes.
 _STEP_BYTES = 1 << 20
 
 # A schema after its JSON is parsed: a name, a list (a union), or an object.

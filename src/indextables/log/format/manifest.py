@@ -50,7 +50,7 @@ _BATCH_BYTES = 64 * 1024 * 1024
 # (20), that takes less time than importing DataFusion.
 _SMALL_ENTRIES = 250
 
-# So many bytes of a manifest are fetched first, to see which of its blocks are needed.
+# This many bytes of a manifest are fetched first, to see which of its blocks are needed.
 _HEAD_BYTES = 32 * 1024
 # The record of a block takes about as much memory, and the bounds of each of its columns, too.
 _BLOCK_INFO_BYTES = 300
@@ -65,7 +65,7 @@ def encode_manifest(files: pa.Table, *, partition_columns: Sequence[str], codec:
     """The file of a manifest.
 
     Args:
-        files: the entries (`log.files.FILES`), in the order in which they are to be written.
+        files: the entries (`log.format.files.FILES`), in the order in which they are to be written.
         partition_columns: the columns for which the blocks get bounds.
         codec: Avro's name of the codec: `zstandard`, `snappy` or `null`.
         level: the compression level of zstd, 1 to 22.
@@ -151,12 +151,12 @@ def read_manifest(
         store: the store of the manifest.
         path: its path there.
         entries: how many entries it must have, if that is known.
-        columns: only these columns of `log.files.FILES`; all of them if None.
+        columns: only these columns of `log.format.files.FILES`; all of them if None.
         keep_block: given the bounds of a block, returns whether its entries are read; blocks without
             bounds are always read.
 
     Returns:
-        The entries in their order, with the columns of `log.files.FILES` or those of the projection.
+        The entries in their order, with the columns of `log.format.files.FILES` or those of the projection.
 
     Raises:
         CorruptLogError: the manifest is missing or damaged, or has another number of entries.

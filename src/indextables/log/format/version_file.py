@@ -61,7 +61,7 @@ def decode_sized(data: bytes, url: str) -> tuple[list[Action], int]:
 
 
 def check_lines(text: bytes, packed: int, url: str) -> None:
-    """Refuse more lines than so many compressed bytes can hold."""
+    """Refuse more lines than this many compressed bytes can hold."""
     if text.count(b"\n") > records_limit(packed):
         raise CorruptLogError(url, f"has more than {records_limit(packed)} lines, the limit for its size")
 

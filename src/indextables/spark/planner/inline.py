@@ -33,7 +33,7 @@ from indextables.records import dataclass
 from indextables.spark.planner.aggregation import sums_fit_doubles
 from indextables.store import Store
 
-# At most so many bytes of indexes are fetched for an inline answer.
+# At most this many bytes of indexes are fetched for an inline answer.
 _MAX_FETCHED_BYTES = 64 << 20
 # Ordering or grouping this many rows takes about as long as starting a task.
 _MAX_ROWS_READ = 100_000

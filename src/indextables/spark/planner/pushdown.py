@@ -14,7 +14,7 @@ from indextables.spark.planner.read_context import make_buckets, read_context
 from indextables.spark.planner.scan_plan import select_splits
 
 _MAX_SHOWN_VALUES = 100
-# A split is so much larger than the same rows in Parquet by Spark: 1.03 to 1.5 times (docs/benchmarks.md).
+# The size of a split divided by that of the same rows in Parquet by Spark: 1.03 to 1.5 (docs/benchmarks.md).
 _PARQUET_RATIO = 1.2
 
 

@@ -320,9 +320,9 @@ _warned: deque[str] = deque(maxlen=1024)
 def _warn_of_indexing(
     spec: ScanSpec | AggregateSpec, tasks: Sequence[TaskSplits], context: ReadContext
 ) -> None:
-    """Warn on the driver about the work of tasks before a search; executors log their own warnings.
+    """Warn on the driver that tasks will index rows before a search; executors log their own warnings.
 
-    Once for a table: other queries read other numbers of rows, which may be indexed by then.
+    Once for a table: later queries read other numbers of rows, which may be indexed by then.
     """
     virtual = spec.virtual.values() if isinstance(spec, ScanSpec) else ()
     if not any(searches_of(spec.where)) and not any(isinstance(column, Search) for column in virtual):

@@ -63,15 +63,15 @@ from indextables.split.index.cache_entry import (
 )
 from indextables.store.local import NotPrivateError, make_own, make_private
 
-# Other processes fill the cache too, so its size is measured again after so many seconds.
+# Other processes fill the cache too, so its size is measured again after this many seconds.
 _COUNT_AFTER_S = 10.0
 _TOUCH_AFTER_S = 10.0
 _STALE_ARRIVAL_S = 3600.0
 # A file system may allocate the space of files some time after they were written.
 _ALLOCATION_S = 60.0
-# After so many entries in a row that differ from what was written, the disk is at fault.
+# After this many entries in a row that differ from what was written, the disk is at fault.
 _ATTEMPTS = 3
-# From so many entries on, an eviction frees more than needed, since each one lists all entries.
+# From this many entries on, an eviction frees more than needed, since each one lists all entries.
 _MANY_ENTRIES = 64
 
 _logger = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from indextables.records import dataclass
 Identity: TypeAlias = tuple[int, int]
 ENTRY = "entry.json"
 _CHUNK = 1 << 20
-# Checksums are compared again after so many seconds.
+# Checksums are compared again after this many seconds.
 VERIFY_AFTER_S = 24 * 3600.0
 
 

@@ -26,7 +26,7 @@ _TEN = np.array([float(f"1e{power}") for power in range(309)])
 _TRIES = (0, -1, 1, -2)
 # Lower case and stemming lengthen a token by no more than this.
 _GROWTH = 3
-# Strings are hashed by their lengths if there are so many of each length on average.
+# Strings are hashed length by length if there are on average this many of each length.
 _LEAST_OF_A_LENGTH = 16
 
 
@@ -401,7 +401,7 @@ def _octets(strings: pa.Array) -> Octets:
 
 
 def _sums_of_equal(data: Octets, length: int, count: int) -> Words:
-    """`_sums` for so many strings of one length."""
+    """`_sums` for this many strings of one length."""
     multipliers = _multipliers()[:length]
     lines = data.reshape(count, length).astype(np.uint64)
     sums: Words = np.einsum("ij,j->i", lines, multipliers) + multipliers.sum(dtype=np.uint64)

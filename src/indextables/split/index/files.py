@@ -38,10 +38,10 @@ from indextables.store import Store
 _ATTEMPTS = 3
 # From this size on, the bytes of a field in a file are a piece; smaller ones belong to the shared piece.
 PIECE_BYTES = 64 << 10
-# The postings and positions of a field are cut into pieces of this size, or into so many.
+# The postings and positions of a field are cut into pieces of this size, and into at most this many.
 TERM_PIECE_BYTES = 64 << 10
 _MAX_TERM_PIECES = 256
-# Term dictionaries of up to so many bytes come last in the split, so that they are read with its footer.
+# Term dictionaries of up to this many bytes come last in the split, so that they are read with its footer.
 _MAX_LAST_DICTIONARIES = 128 << 10
 # A piece is compressed if that saves at least 2%.
 _MAX_PACKED_RATIO = 0.98
@@ -55,7 +55,7 @@ _fetching = ByteLimit(128 << 20)
 # Below this many bytes, threads cost more than they save.
 _MIN_BYTES_FOR_THREADS = 1 << 20
 _MANAGED = ".managed.json"
-# Tantivy's merge policy merges segments of similar size once there are so many.
+# Tantivy's merge policy merges segments of similar size once there are this many.
 _MERGE_FACTOR = 8
 # A merge uses one thread and writes one segment; two merges at once are a compromise.
 _MERGES_AT_ONCE = 2

@@ -44,7 +44,7 @@ from indextables.store import Store
 
 # From this many stored bytes on, the postings of a field are read by term.
 MIN_POSTINGS_BYTES = 512 << 10
-# After so many reads by term, the rest of the field is fetched, since more reads are likely.
+# After this many reads by term, the rest of the field is fetched, since more reads are likely.
 _MAX_TERM_READS = 16
 # More terms of a list need most of the pieces.
 _MAX_TERMS = 256

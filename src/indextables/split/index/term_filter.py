@@ -37,7 +37,7 @@ Bits: TypeAlias = np.ndarray[Any, np.dtype[np.uint32]]
 FILTER_KINDS = (Kind.TEXT, Kind.STRING, Kind.HASH)
 _CRC = struct.Struct("<I")
 _STRIDE = FILTER_PAGE_BLOCKS * FILTER_BLOCK_BYTES + _CRC.size
-# Filters of up to so many bytes are read whole.
+# Filters of up to this many bytes are read whole.
 _WHOLE_BYTES = 64 << 10
 # The multipliers of Parquet's split-block Bloom filter: one for each word of a block.
 _SALT = np.array(
@@ -48,7 +48,7 @@ _SALT = np.array(
     np.uint32,
 )  # fmt: skip
 
-# A filter has so many bits for each term, or fewer if all filters would be too large for their split.
+# A filter has this many bits for each term, or fewer if all filters would be too large for their split.
 _BITS_PER_TERM = 12.0
 # With fewer bits than this, the filter would have too many false positives, so none is written.
 _LEAST_BITS_PER_TERM = 4.0
@@ -57,10 +57,10 @@ _SHARE = 0.02
 _LEAST_BYTES = 1024
 # The term dictionary of a field with a filter is at most so large: its terms are listed in memory.
 _MAX_DICTIONARY_BYTES = 16 << 20
-# Duplicate keys are removed when so many have been collected.
+# Duplicate keys are removed when this many have been collected.
 _MAX_PENDING = 2_000_000
-# Integers have a filter if so many of the first values are distinct and neither ascend nor descend mostly: a
-# split of ordered values is skipped by minimum and maximum.
+# Integers have a filter if, of at least this many first values, this share is distinct, and neither more than
+# this share ascends nor descends: a split of ordered values is skipped by minimum and maximum.
 _LEAST_INTEGERS = 100
 _DISTINCT = 0.95
 _ORDERED = 0.9
@@ -526,7 +526,7 @@ class BundleContent:
         return BundleContent(self.keys[mask], groups)
 
     def cut(self, most: int = MAX_BUNDLE_BYTES) -> Iterator["BundleContent"]:
-        """Divide the splits into parts, for bundles of about so many bytes each."""
+        """Divide the splits into parts, for bundles of about this many bytes each."""
         count = len(self.keys)
         parts = min(count, -(-self.size // most))
         numbers = np.arange(count)
@@ -588,7 +588,7 @@ class BundleDirectory:
 
     @classmethod
     def decode(cls, data: Data, size: int) -> "BundleDirectory":
-        """The directory at the end of a bundle of so many bytes.
+        """The directory at the end of a bundle of this many bytes.
 
         Raises:
             SplitError: It is damaged, or has impossible values.

@@ -318,7 +318,7 @@ _STATISTICS_BYTES = 64
 
 # Kinds of types that Parquet stores as integers.
 _BYTES = frozenset({TypeKind.STRING, TypeKind.BINARY})
-# Decimals of so many digits are stored as integers, which are read faster than bytes.
+# Decimals of this many digits are stored as integers, which are read faster than bytes.
 _INTEGER_DIGITS = 18
 _INTEGERS = frozenset({TypeKind.INTEGER, TypeKind.TIME, TypeKind.INTERVAL}) | DATETIME
 

@@ -35,7 +35,7 @@ FieldTerm: TypeAlias = tuple[str, str]
 
 # Tantivy's parameters of BM25.
 _K1, _B = 1.2, 0.75
-# Up to so many terms are always looked up, and up to one for so many rows.
+# Up to this many terms are always looked up, and up to one for this many rows.
 _FEW_TERMS, _ROWS_PER_TERM = 1024, 128
 
 
@@ -227,7 +227,7 @@ class IndexView:
         return value
 
     def is_slow_lookup(self, count: int) -> bool:
-        """Whether looking up so many terms is slower than evaluating all rows."""
+        """Whether looking up this many terms is slower than evaluating all rows."""
         if count <= _FEW_TERMS:
             return False
         if self.dependencies is not None:

@@ -292,14 +292,14 @@ class _Finder:
 
 
 def within_edit_distance(one: str, other: str, distance: int) -> bool:
-    """Whether so many edits (insert, delete, replace, transpose) turn one text into the other.
+    """Whether this many edits (insert, delete, replace, transpose) turn one text into the other.
 
     >>> within_edit_distance("tiemout", "timeout", 1), within_edit_distance("abc", "xyz", 2)
     (True, False)
     """
     if abs(len(one) - len(other)) > distance:
         return False
-    # Only places this near to each other count: all others are more edits away.
+    # Only characters this near to each other are compared: all others are more edits away.
     far = distance + 1
     before: dict[int, int] = {}
     last = {j: j for j in range(min(distance, len(other)) + 1)}

@@ -51,7 +51,7 @@ from indextables.split.query.row_sets import (
 _SHRINK_FACTOR, _SHRINK_BYTES = 3, 32
 # Tantivy's limit for the expansions of a phrase of regular expressions.
 _MAX_EXPANSIONS = 1 << 14
-# Up to so many phrases are cheaper than one phrase of regular expressions.
+# Up to this many phrases are cheaper than one phrase of regular expressions.
 _FEW_PHRASES = 64
 _NARROW_CHARACTERS = 12
 # More characters after a placeholder for any text make an automaton that takes a second to build.
@@ -336,7 +336,7 @@ def text_range_query(
 
 
 def longer_than_terms(field: Field, size: int) -> bool:
-    """Whether so many bytes are more than any term of the field has."""
+    """Whether this many bytes are more than any term of the field has."""
     return size > min(_SHRINK_FACTOR * field.max_token + _SHRINK_BYTES, MAX_TERM)
 
 
