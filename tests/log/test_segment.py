@@ -37,7 +37,7 @@ def log(tmp_path: Path) -> Store:
     return open_store(table).at("_transaction_log")
 
 
-def newest(log: object) -> segment.Segment:
+def newest(log: object) -> segment.LogSegment:
     return current_segment(cast("Store", log))
 
 

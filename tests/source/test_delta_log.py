@@ -269,7 +269,7 @@ def test_an_unknown_column_or_kind_is_refused(tmp_path: Path) -> None:
     snapshot = open_source("delta", str(tmp_path))
     with pytest.raises(SourceError, match="has no column 'nope'; the columns are id, text"):
         next(SourceReader(snapshot).read(snapshot.files[0], ["nope"]))
-    with pytest.raises(SourceError, match="'hudi' is not a kind of source"):
+    with pytest.raises(SourceError, match="'hudi' is not a format of sources"):
         open_source("hudi", str(tmp_path))
     with pytest.raises(SourceError, match="is not a number or a time"):
         open_source("delta", str(tmp_path), version="main")

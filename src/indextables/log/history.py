@@ -27,7 +27,7 @@ from indextables.log.load import Loader
 from indextables.log.retention import ExpiredFiles, late_states
 from indextables.log.segment import (
     Base,
-    Segment,
+    LogSegment,
     VersionFile,
     bases,
     earliest,
@@ -119,7 +119,7 @@ def commit_time(loader: Loader, listing: Listing, version: int) -> int:
         return (header.timestamp if header else None) or state.created_at
     info = listing.checkpoints[version]
     base = Base(version, info.path, is_state=False, stamp=stamp_of(info))
-    return loader.load(Segment(version, base, ())).timestamp or info.modified_ms
+    return loader.load(LogSegment(version, base, ())).timestamp or info.modified_ms
 
 
 def _entry(loader: Loader, listing: Listing, version: int, actions: Sequence[Action] | None) -> HistoryEntry:
@@ -182,7 +182,7 @@ def log_file_actions(loader: Loader, listing: Listing, *, everything: bool) -> I
     else:
         segment = segment_at(loader.log, listing, None)
         if segment.base is not None:
-            start = Segment(segment.base.version, segment.base, ())
+            start = LogSegment(segment.base.version, segment.base, ())
             yield LogFileActions(
                 segment.base.version, segment.base.path, _of_base(loader, start), is_checkpoint=True
             )
@@ -194,7 +194,7 @@ def log_file_actions(loader: Loader, listing: Listing, *, everything: bool) -> I
             yield LogFileActions(version, version_file(version), actions, is_checkpoint=False)
 
 
-def _of_base(loader: Loader, segment: Segment) -> list[Action]:
+def _of_base(loader: Loader, segment: LogSegment) -> list[Action]:
     snapshot = loader.load(segment)
     return [snapshot.protocol, snapshot.metadata, *snapshot.skips.values(), *to_adds(snapshot.files())]
 

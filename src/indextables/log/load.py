@@ -24,7 +24,7 @@ from indextables.log.format.names import version_file as version_path
 from indextables.log.format.state_manifest import StateHeader, StateManifest, decode_header, decode_state
 from indextables.log.segment import (
     Base,
-    Segment,
+    LogSegment,
     VersionFile,
     bases,
     earlier_states,
@@ -60,7 +60,7 @@ class Loader:
         self.lists = lists
         self.parallelism = options.get(opt.STATE_READ_PARALLELISM)
 
-    def load(self, segment: Segment) -> Snapshot:
+    def load(self, segment: LogSegment) -> Snapshot:
         """The snapshot that the files of a segment describe."""
         base, header, metadata, protocol = self._base(segment)
         versions = self.versions(segment.versions)
@@ -100,7 +100,7 @@ class Loader:
         )
         return self.check_snapshot(snapshot)
 
-    def load_first(self, segments: Sequence[Segment]) -> Snapshot:
+    def load_first(self, segments: Sequence[LogSegment]) -> Snapshot:
         """The snapshot of the first segment that can be read; all of them describe the same version.
 
         A damaged or missing state or checkpoint only costs time. If no segment can be read, the error is that
@@ -150,7 +150,7 @@ class Loader:
             "other state or checkpoint has all versions after it",
         )
 
-    def _own_token(self, segment: Segment) -> str | None:
+    def _own_token(self, segment: LogSegment) -> str | None:
         """The token of a version, from its version file: states of other engines have no token."""
         if not segment.has_file or segment.stamp is None:
             return None
@@ -164,7 +164,7 @@ class Loader:
             token = next((a.token for a in actions if isinstance(a, CommitInfo)), None)
             return token or repr(stamp_of(info))
         base = next((b for b in bases(listing) if b.version == version), None)
-        return self.load(Segment(version, base, (), stamp=base.stamp)).identity if base else None
+        return self.load(LogSegment(version, base, (), stamp=base.stamp)).identity if base else None
 
     def lineage_of(self, base: Base) -> tuple[str | None, ...]:
         """The tokens of the last versions up to a base; empty if another engine wrote the base."""
@@ -269,7 +269,7 @@ class Loader:
         except ObjectMissingError:
             raise CorruptLogError(f"{self.log.url}/{path}", "the file is missing") from None
 
-    def _base(self, segment: Segment) -> tuple[BaseState, StateHeader, Metadata | None, Protocol | None]:
+    def _base(self, segment: LogSegment) -> tuple[BaseState, StateHeader, Metadata | None, Protocol | None]:
         base = segment.base
         if base is None:
             return BaseState(), StateHeader(), None, None
@@ -334,7 +334,7 @@ class Loader:
         txns = {t.app_id: t for t in earlier_header.txns} | delta.txns
         return StateHeader(mergeskips=list(skips.values()), txns=list(txns.values()))
 
-    def _find_metadata(self, segment: Segment) -> Metadata:
+    def _find_metadata(self, segment: LogSegment) -> Metadata:
         """The newest metadata before a state without metadata: older writers omitted it."""
         keep = cache_limits(self.options, opt.CACHE_METADATA_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
         metadata = (
@@ -346,7 +346,7 @@ class Loader:
                 METADATA.put((self.log.cache_scope, segment.base), metadata, capacity=keep.capacity)
         return metadata
 
-    def _search_metadata(self, segment: Segment) -> Metadata:
+    def _search_metadata(self, segment: LogSegment) -> Metadata:
         at_once = self.options.get(opt.MAX_CONCURRENT_READS)
         states = earlier_states(self.log, segment.start)
         for start in range(0, len(states), at_once):

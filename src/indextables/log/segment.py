@@ -57,7 +57,7 @@ class Base:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class LogSegment:
     """The base (None: the empty table) and the version files to replay on it, in order.
 
     `stamp` is that of the file that created the version, which may be the state. `has_file` is true if it is
@@ -81,7 +81,7 @@ class Segment:
         return self.base.path if self.base else ""
 
 
-def current_segment(log: Store) -> Segment:
+def current_segment(log: Store) -> LogSegment:
     """The files of the newest version."""
     pointer, files = _pointer_and_files(log)
     if pointer is None:
@@ -121,7 +121,7 @@ class Progress:
     later: tuple[VersionFile, ...] = ()
     stamp: Stamp | None = None
     # The segment of the newest version that starts at the newest state.
-    newest: Segment | None = None
+    newest: LogSegment | None = None
 
 
 def progress_since(log: Store, version: int, stamp: Stamp | None) -> Progress:
@@ -142,7 +142,7 @@ def progress_since(log: Store, version: int, stamp: Stamp | None) -> Progress:
     newest = None
     if states:
         after = tuple(file for file in later if file.version > states[0].version)
-        newest = Segment(latest, states[0], after, stamp, latest in listing.versions)
+        newest = LogSegment(latest, states[0], after, stamp, latest in listing.versions)
     return Progress(True, later, stamp, newest)
 
 
@@ -223,12 +223,12 @@ def full_listing(log: Store, files: Iterable[ObjectInfo] | None = None) -> Listi
     return listing
 
 
-def segment_at(log: Store, listing: Listing, version: int | None) -> Segment:
+def segment_at(log: Store, listing: Listing, version: int | None) -> LogSegment:
     """The files of a version (None: the newest), from a full listing."""
     return segments_at(log, listing, version)[0]
 
 
-def segments_at(log: Store, listing: Listing, version: int | None) -> list[Segment]:
+def segments_at(log: Store, listing: Listing, version: int | None) -> list[LogSegment]:
     """All segments of a version (None: the newest), one for each base before it, the newest base first.
 
     All of them describe the same version. A reader uses the next one when a file of the first is damaged.
@@ -290,7 +290,7 @@ def bases(listing: Listing) -> list[Base]:
     return sorted(states_and_checkpoints, key=lambda b: (-b.version, not b.is_state))
 
 
-def _segments(listing: Listing, target: int | None) -> Iterator[Segment]:
+def _segments(listing: Listing, target: int | None) -> Iterator[LogSegment]:
     if target is None:
         return
     candidates = [b for b in bases(listing) if b.version <= target]
@@ -298,10 +298,10 @@ def _segments(listing: Listing, target: int | None) -> Iterator[Segment]:
         needed = range(base.version + 1, target + 1)
         if all(v in listing.versions for v in needed):
             stamp, has_file = stamp_at(listing, target), target in listing.versions
-            yield Segment(target, base, version_files(listing, needed), stamp, has_file)
+            yield LogSegment(target, base, version_files(listing, needed), stamp, has_file)
     if all(v in listing.versions for v in range(target + 1)):
         replayed = version_files(listing, range(target + 1))
-        yield Segment(target, None, replayed, stamp=stamp_at(listing, target), has_file=True)
+        yield LogSegment(target, None, replayed, stamp=stamp_at(listing, target), has_file=True)
 
 
 def _pointer_is_valid(pointer: Pointer, listing: Listing) -> bool:

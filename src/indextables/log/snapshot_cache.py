@@ -15,7 +15,7 @@ import pyarrow as pa
 from indextables.cache import Cache, CacheStatistics
 from indextables.log.format.actions import Action, Metadata
 from indextables.log.format.manifest import ManifestStart
-from indextables.log.segment import Segment, Stamp
+from indextables.log.segment import LogSegment, Stamp
 from indextables.log.snapshot import Selection, Snapshot, SnapshotKey, SnapshotReader
 from indextables.options import Options
 from indextables.options import log as opt
@@ -77,14 +77,14 @@ class SnapshotCache:
         self._scope = reader.log.cache_scope
         self._limits = cache_limits(options, opt.CACHE_SNAPSHOT_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
 
-    def get(self, segment: Segment) -> Snapshot | None:
+    def get(self, segment: LogSegment) -> Snapshot | None:
         """The cached snapshot of these files."""
         if not self._limits.capacity:
             return None
         snapshot = SNAPSHOTS.get((self._scope, segment), ttl_ms=self._limits.ttl_ms)
         return None if snapshot is None else replace(snapshot, reader=self._reader)
 
-    def put(self, segment: Segment, snapshot: Snapshot) -> Snapshot:
+    def put(self, segment: LogSegment, snapshot: Snapshot) -> Snapshot:
         """Cache the snapshot that was read from these files."""
         if self._limits.capacity:
             SNAPSHOTS.put(

@@ -329,7 +329,7 @@ def from_log(files: pa.Table, spec: AggregateSpec) -> tuple[Partial | None, Mask
     sure = _mask(evaluation.strict) & _mask(files["numRecords"].is_valid().combine_chunks())
     if not sure.any():
         return None, none
-    entries = _FileStatistics(files, table, partitions)
+    entries = _LogStatistics(files, table, partitions)
     columns: dict[str, pa.Array] = {
         f"g{i}": entries.partition(str(group)) for i, group in enumerate(spec.groups)
     }
@@ -346,7 +346,7 @@ def from_log(files: pa.Table, spec: AggregateSpec) -> tuple[Partial | None, Mask
 _FROM_STATISTICS = (Function.COUNT, Function.MIN, Function.MAX)
 
 
-class _FileStatistics:
+class _LogStatistics:
     """The statistics in the entries of files."""
 
     def __init__(self, files: pa.Table, table: TableContext, partitions: set[str]) -> None:

@@ -214,7 +214,7 @@ class SourceDescription:
     """The source of a companion index; picklable, without secrets.
 
     Attributes:
-        kind: "delta", "iceberg" or "parquet".
+        format: "delta", "iceberg" or "parquet".
         url: where the source was indexed.
         columns: its columns (`encode_columns`).
         relocate: prefixes of recorded paths, with the places where those files are now.
@@ -222,7 +222,7 @@ class SourceDescription:
         root: where the source's files are read, if not at `url`.
     """
 
-    kind: str
+    format: str
     url: str
     columns: str
     relocate: tuple[tuple[str, str], ...] = ()
@@ -252,7 +252,7 @@ class SourceDescription:
             relocate[self.url] = self.root
         locations = Locations(self.place, open_base, relocate=relocate, allowed=self.allowed)
         return SourceSnapshot(
-            kind=self.kind,
+            format=self.format,
             url=self.url,
             version=None,
             identity="",

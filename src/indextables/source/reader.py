@@ -23,7 +23,8 @@ from indextables.source.snapshot import SourceFile, SourceSnapshot, content_tag
 from indextables.split.parquet.pages import Ints
 from indextables.store import Store, open_store
 
-KINDS = ("delta", "iceberg", "parquet")
+# The formats of sources.
+FORMATS = ("delta", "iceberg", "parquet")
 # The suffixes of Iceberg's metadata files.
 METADATA_FILES = (".metadata.json", ".metadata.json.gz")
 # The maximum number of open files.
@@ -31,7 +32,7 @@ _OPEN_FILES = 64
 
 
 def open_source(  # noqa: PLR0913 - what a source may need
-    kind: str,
+    source_format: str,
     url: str,
     options: Options = Options(),  # noqa: B008 - immutable
     *,
@@ -48,7 +49,7 @@ def open_source(  # noqa: PLR0913 - what a source may need
     """Open a table at one version; data files are not read.
 
     Args:
-        kind: "delta", "iceberg" or "parquet".
+        source_format: "delta", "iceberg" or "parquet".
         url: the table's folder; for an Iceberg table a metadata file too.
         options: the storage options of the source (keys, endpoints).
         version: Delta: a version's number. Iceberg: a snapshot's id, or the name of a branch or tag. Both: a
@@ -69,19 +70,19 @@ def open_source(  # noqa: PLR0913 - what a source may need
         UnsupportedSourceError: the table uses a feature with which it cannot be read exactly.
         SourceError: the table is damaged.
     """
-    kind = kind.lower()
-    if kind == "iceberg" and metadata_file is None and url.endswith(METADATA_FILES):
+    source_format = source_format.lower()
+    if source_format == "iceberg" and metadata_file is None and url.endswith(METADATA_FILES):
         metadata_file, url = url, url.rpartition("/metadata/")[0] or url.rpartition("/")[0]
     opener = open_base or partial(open_store, options=options)
     locations = Locations(url, opener, relocate=relocate, allowed=allowed_locations)
-    if kind == "delta":
+    if source_format == "delta":
         if isinstance(version, str):
             raise SourceError(f"version {version!r} of a Delta table is not a number or a time")
         return open_delta(locations, version, time_zone=time_zone)
-    if kind == "iceberg":
+    if source_format == "iceberg":
         opened: SourceSnapshot = _iceberg().open_iceberg(locations, metadata_file, version)
         return opened
-    if kind == "parquet":
+    if source_format == "parquet":
         if version is not None:
             raise SourceError(f"{url} is a folder of Parquet files, which has no versions; leave it out")
         return open_folder(
@@ -91,7 +92,7 @@ def open_source(  # noqa: PLR0913 - what a source may need
             time_zone=time_zone,
             partition_types=partition_types or {},
         )
-    raise SourceError(f"{kind!r} is not a kind of source; expected one of {', '.join(KINDS)}")
+    raise SourceError(f"{source_format!r} is not a format of sources; expected one of {', '.join(FORMATS)}")
 
 
 def catalog_table(catalog: Mapping[str, str], name: str, options: Options) -> tuple[str, str]:

@@ -208,7 +208,7 @@ class SourceSnapshot:
     digest of the listing (folders); `identity` also differs after the table was dropped and created again.
     """
 
-    kind: str
+    format: str
     url: str
     version: int | str | None
     identity: str
@@ -244,7 +244,7 @@ class SourceSnapshot:
             return None
         if self.name_mapping is not None:
             return self.name_mapping
-        if self.kind == "iceberg":
+        if self.format == "iceberg":
             # As in Iceberg: without ids and without a name mapping, columns have ids by their position.
             return {field.name: number + 1 for number, field in enumerate(file)}
         raise SourceError(f"{url} has no field ids, but the table maps its columns by id; rewrite the file")

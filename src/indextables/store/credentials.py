@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from indextables.options import Option, Options, cloud
 from indextables.options.declare import is_secret
@@ -207,12 +207,17 @@ def _files(kind: Kind, options: Options) -> Iterator[Path]:
     Clients read them once, so a changed file changes the reader's digest.
     """
     home = Path.home()
-    if kind is Kind.S3:
-        yield Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or home / ".aws" / "credentials")
-        yield Path(os.environ.get("AWS_CONFIG_FILE") or home / ".aws" / "config")
-    elif kind is Kind.GCS:
-        named = options.get(cloud.GCP_FILE) or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
-        yield Path(named or home / ".config" / "gcloud" / "application_default_credentials.json")
+    match kind:
+        case Kind.S3:
+            yield Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or home / ".aws" / "credentials")
+            yield Path(os.environ.get("AWS_CONFIG_FILE") or home / ".aws" / "config")
+        case Kind.GCS:
+            named = options.get(cloud.GCP_FILE) or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+            yield Path(named or home / ".config" / "gcloud" / "application_default_credentials.json")
+        case Kind.AZURE | Kind.HDFS | Kind.LOCAL | Kind.MEMORY:
+            pass
+        case _:
+            assert_never(kind)
 
 
 # Providers by their id while they exist: Python may reuse an id for another object.

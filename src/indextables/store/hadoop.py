@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import assert_never
 
 from indextables.errors import CredentialsError, StoreError
 from indextables.options import Options, cloud
@@ -85,8 +86,10 @@ def with_hadoop_keys(options: Options, location: Location, *, credentials: bool)
         case Kind.GCS:
             get = _for_google(keys)
             values = _gcs_requests(get) | (_gcs_credentials(get) if use_credentials else {})
-        case _:
+        case Kind.AZURE | Kind.LOCAL | Kind.MEMORY | Kind.HDFS:
             pass
+        case kind:
+            assert_never(kind)
     return own.over(Options.parse(values))
 
 

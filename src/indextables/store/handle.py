@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from indextables import metrics
 from indextables.cache import Cache
@@ -444,16 +444,20 @@ def connect(location: Location, identity: Identity, reader: str) -> Backend:
 
     `reader` is the digest of the identity: handles share connections only if they have the same credentials.
     """
-    if location.kind is Kind.LOCAL:
-        return LocalBackend()
-    # A local table needs no client of an object store, whose libraries take a tenth of a second to import.
-    if location.kind is Kind.HDFS:
-        from indextables.store.hdfs import HdfsBackend  # noqa: PLC0415
+    match location.kind:
+        case Kind.LOCAL:
+            return LocalBackend()
+        # Libraries of clients take a tenth of a second to import, and a local table needs none.
+        case Kind.HDFS:
+            from indextables.store.hdfs import HdfsBackend  # noqa: PLC0415
 
-        return HdfsBackend(location, identity, reader)
-    from indextables.store.remote import RemoteBackend  # noqa: PLC0415
+            return HdfsBackend(location, identity, reader)
+        case Kind.MEMORY | Kind.S3 | Kind.AZURE | Kind.GCS:
+            from indextables.store.remote import RemoteBackend  # noqa: PLC0415
 
-    return RemoteBackend(location, identity, _clients(location, identity, reader))
+            return RemoteBackend(location, identity, _clients(location, identity, reader))
+        case kind:
+            assert_never(kind)
 
 
 def _clients(location: Location, identity: Identity, reader: str) -> "Clients":

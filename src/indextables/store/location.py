@@ -9,6 +9,7 @@ import os
 import re
 from dataclasses import replace
 from enum import StrEnum
+from typing import assert_never
 
 from indextables.errors import StoreError
 from indextables.limits import MAX_OBJECT
@@ -77,19 +78,23 @@ class Location:
     @property
     def base(self) -> str:
         """The URL of the bucket, to which "/" and a path can be added."""
-        if self.kind is Kind.LOCAL:
-            return "file://"
-        if self.kind is Kind.MEMORY:
-            return f"memory://{self.bucket}"
-        if self.kind is Kind.S3:
-            return f"s3://{self.bucket}"
-        if self.kind is Kind.GCS:
-            return f"gs://{self.bucket}"
-        if self.kind is Kind.HDFS:
-            return f"hdfs://{self.bucket}"
-        if self.host:
-            return f"abfss://{self.bucket}@{self.host}"
-        return f"{'abfss' if self.hierarchical else 'az'}://{self.bucket}"
+        match self.kind:
+            case Kind.LOCAL:
+                return "file://"
+            case Kind.MEMORY:
+                return f"memory://{self.bucket}"
+            case Kind.S3:
+                return f"s3://{self.bucket}"
+            case Kind.GCS:
+                return f"gs://{self.bucket}"
+            case Kind.HDFS:
+                return f"hdfs://{self.bucket}"
+            case Kind.AZURE if self.host:
+                return f"abfss://{self.bucket}@{self.host}"
+            case Kind.AZURE:
+                return f"{'abfss' if self.hierarchical else 'az'}://{self.bucket}"
+            case kind:
+                assert_never(kind)
 
     @property
     def url(self) -> str:

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 from urllib.parse import urlsplit
 
 from indextables.errors import CredentialsError, OptionError, StoreError
@@ -123,8 +123,12 @@ def settings(location: Location, identity: Identity) -> ClientSettings:
             values = _s3(location, identity)
         case Kind.AZURE:
             values = _azure(location, identity)
-        case _:
+        case Kind.GCS:
             values = _gcs(identity)
+        case Kind.LOCAL | Kind.MEMORY | Kind.HDFS:
+            raise AssertionError(f"{location.kind} has no client of an object store")
+        case kind:
+            assert_never(kind)
     if values.provider is None or isinstance(values.provider, StaticKeys):
         return values
     return replace(values, provider=RefreshingProvider(values.provider, location.kind, identity.url))

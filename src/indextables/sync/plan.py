@@ -41,13 +41,12 @@ from indextables.source.companion import (
     source_files,
 )
 from indextables.source.description import column_identities, content_name, encode_columns
-from indextables.source.reader import METADATA_FILES
+from indextables.source.reader import FORMATS, METADATA_FILES
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.mapping import check_address_types
 from indextables.store.location import locate
 from indextables.table_properties import indexing_properties
 
-FORMATS = ("delta", "iceberg", "parquet")
 _DELTA_LOG = "_delta_log"
 _ICEBERG_METADATA = "metadata"
 _SHOWN_COLUMNS = 20

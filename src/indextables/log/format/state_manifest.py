@@ -247,26 +247,26 @@ class StateManifest:
 # --- on disk ---------------------------------------------------------------------------------------
 
 
-class _Bounds(Struct):
+class _StoredBounds(Struct):
     min: str | None = None
     max: str | None = None
 
 
-class _Manifest(Struct, rename="camel"):
+class _StoredManifest(Struct, rename="camel"):
     path: str
     num_entries: int
     min_added_at_version: int = 0
     max_added_at_version: int = 0
-    partition_bounds: dict[str, _Bounds] | None = None
+    partition_bounds: dict[str, _StoredBounds] | None = None
     tombstone_count: int = 0
     live_entry_count: int = -1
 
 
-class _State(Struct, rename="camel"):
+class _StoredState(Struct, rename="camel"):
     format_version: int
     state_version: int
     num_files: int
-    manifests: list[_Manifest]
+    manifests: list[_StoredManifest]
     created_at: int = 0
     total_bytes: int = 0
     tombstones: list[str] = []
@@ -344,7 +344,7 @@ def decode_state(data: bytes, url: str) -> StateManifest:
             record, extra = _read_json(data, url), {}
         # The format version is checked first: a newer one may differ in everything else.
         _check_format(record, url)
-        stored = msgspec.convert(record, _State)
+        stored = msgspec.convert(record, _StoredState)
         metadata = _read_metadata(stored.metadata)
     except (AvroError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptLogError(url, f"the state cannot be read: {error}") from error
@@ -417,7 +417,7 @@ def _read_metadata(stored: str | dict[str, Any] | None) -> Metadata | None:
     return msgspec.convert(value, Metadata)
 
 
-def _manifest_info(stored: _Manifest) -> ManifestInfo:
+def _manifest_info(stored: _StoredManifest) -> ManifestInfo:
     bounds = stored.partition_bounds
     return ManifestInfo(
         path=stored.path,
