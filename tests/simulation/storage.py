@@ -180,7 +180,7 @@ class Storage:
     def raise_fault(self, key: str, fault: Fault) -> NoReturn:
         """The error that a process sees."""
         if fault is Fault.DENIED:
-            raise CredentialsError(f"sim://{key}: the store refused us; renew the credentials")
+            raise CredentialsError(f"sim://{key}: the store refused the credentials; renew the credentials")
         raise StoreError(f"sim://{key}: {fault}; repeat the operation")
 
     def _arrive(

@@ -63,7 +63,7 @@ def test_users_of_two_sessions_have_their_own_keys(
     writer = session_of(spark, seaweed_server, WRITER)
     write_rows(writer, path)
     stranger = session_of(spark, seaweed_server, STRANGER)
-    with pytest.raises(Exception, match="the store refused us") as caught:
+    with pytest.raises(Exception, match="the store refused the credentials") as caught:
         stranger.read.format("indextables").load(path).collect()
     assert STRANGER.secret not in str(caught.value)
     # options of our own are stronger

@@ -52,7 +52,7 @@ def test_a_function_gives_credentials_to_planner_and_tasks_until_they_expire(
         assert len(callers) >= 2  # a planner, and a worker that runs tasks
         # the keys are rotated while processes and DataFrame live on
         file.write_text(json.dumps(keys_of(STRANGER)))
-        with pytest.raises(Exception, match="the store refused us") as caught:
+        with pytest.raises(Exception, match="the store refused the credentials") as caught:
             session.read.format("indextables").load(path).collect()
         assert STRANGER.secret not in str(caught.value)
         file.write_text(json.dumps(keys_of(READER)))

@@ -29,7 +29,7 @@ def test_a_query_reads_with_its_own_keys_in_processes_that_others_warmed(
     indextables.write(url, data, options=seaweed_server.options_of(WRITER))
     assert rows(WRITER) == [1, 2]
     for key in (LISTER, STRANGER):
-        with pytest.raises(Exception, match="the store refused us") as caught:
+        with pytest.raises(Exception, match="the store refused the credentials") as caught:
             rows(key)
         assert key.secret not in str(caught.value)
     assert rows(READER) == [1, 2]

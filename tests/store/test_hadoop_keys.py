@@ -244,7 +244,9 @@ def test_requests_to_s3_are_signed_with_keys_of_hadoop(faulty_s3: Proxy) -> None
     assert signer(**given, **{"aws.accessKey": "own", "aws.secretKey": "x"}) == ("own", None, None)
     assert signer(**KEYS, **{"fs.s3a.encryption.algorithm": "AES256"}) == ("a", None, "AES256")
     anonymous = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
-    with pytest.raises(CredentialsError, match="the store refused us"):  # the server wants a signature
+    with pytest.raises(
+        CredentialsError, match="the store refused the credentials"
+    ):  # the server wants a signature
         signer(**KEYS, **{PROVIDER: anonymous})
     assert faulty_s3.requests[-1].header("authorization") is None
 
@@ -267,7 +269,7 @@ def test_keys_and_signatures_of_hadoop_open_an_azure_container(azurite_server: A
     reading = {**endpoint, "azure.sasToken": azurite_server.shared_access_signature("rl")}
     reader = open_store(store.url, Options.parse({**given, **reading}))
     assert reader.get("x") == b"1"
-    with pytest.raises(CredentialsError, match="the store refused us"):
+    with pytest.raises(CredentialsError, match="the store refused the credentials"):
         reader.put("x", b"3")
 
 

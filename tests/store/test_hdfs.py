@@ -301,7 +301,7 @@ def test_who_may_not_write_is_told_so(store: Store, monkeypatch: pytest.MonkeyPa
         lambda: stranger.create("y", b"1"),
         lambda: stranger.delete(["x"]),
     ):
-        with pytest.raises(CredentialsError, match=r"HDFS refused us: .*stranger") as caught:
+        with pytest.raises(CredentialsError, match=r"HDFS refused the user: .*stranger") as caught:
             write()
         assert "FSPermissionChecker" not in str(caught.value)  # nothing of the name node's trace
     assert [info.path for info in store.list()] == ["x"]

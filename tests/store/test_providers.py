@@ -197,7 +197,7 @@ def test_open_write_sql_and_repair_take_a_callable(seaweed_server: S3Server) -> 
     )
     assert calls[0] == url
     # another user in this process
-    with pytest.raises(CredentialsError, match="the store refused us"):
+    with pytest.raises(CredentialsError, match="the store refused the credentials"):
         indextables.open(url, options=options, credentials=lambda: keys_of(STRANGER))
     with pytest.raises(CredentialsError, match="no AWS credentials"):
         indextables.open(url, options=options)
@@ -241,7 +241,7 @@ def test_a_provider_without_other_keys_is_not_asked_for_every_request(seaweed_se
     options = Options.parse({"aws.endpoint": seaweed_server.endpoint})
     store = open_store(f"s3://{s3.BUCKET}/refused", options, credentials=provider)
     for _ in range(3):
-        with pytest.raises(CredentialsError, match="the store refused us"):
+        with pytest.raises(CredentialsError, match="the store refused the credentials"):
             store.get("x")
     assert len(calls) == 2
 
@@ -281,7 +281,7 @@ def test_a_function_is_named_in_options_and_pickled_by_its_name(seaweed_server: 
         assert arrived.get("x") == b"1"
         assert arrived.at("folder")._identity.url == store.url
         file.write_text(json.dumps({**keys, "access_key_id": "nobody"}))
-        with pytest.raises(CredentialsError, match="the store refused us"):
+        with pytest.raises(CredentialsError, match="the store refused the credentials"):
             arrived.get("x")
     finally:
         file.unlink()
@@ -425,7 +425,7 @@ def azure_header(azurite_server: AzureServer) -> Iterator[Callable[..., str]]:
             endpoint = f"http://127.0.0.1:{before.port}/{azure.ACCOUNT}"
             given = {"azure.accountName": azure.ACCOUNT, "azure.endpoint": endpoint, **options}
             store = open_store(f"az://{azure.CONTAINER}/token", Options.parse(given))
-            with pytest.raises(CredentialsError, match="the store refused us"):
+            with pytest.raises(CredentialsError, match="the store refused the credentials"):
                 store.get("x")
             return before.requests[-1].header("authorization")
 

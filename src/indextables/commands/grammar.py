@@ -113,10 +113,10 @@ def condition(arguments: Arguments) -> Iterator[str | None]:
 
 
 def parse_statement(text: str) -> Statement | None:
-    """Parse a statement; None if it is not a command of ours.
+    """Parse a statement; None if it is not a command of indextables.
 
     Raises:
-        CommandError: it begins like one of ours, but is malformed.
+        CommandError: it begins like a command of indextables, but is malformed.
     """
     cursor = _CommandCursor(text)
     openings = sorted(((o, c) for c in COMMANDS for o in c.openings), key=lambda pair: -len(pair[0].split()))

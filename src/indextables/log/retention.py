@@ -172,7 +172,7 @@ def _is_late(loader: Loader, listing: Listing, version: int) -> bool:
 
 
 def _lacks_manifests(loader: Loader, listing: Listing, version: int) -> bool:
-    """Whether a manifest of a state of ours is missing.
+    """Whether a manifest of a state of this implementation is missing.
 
     Versions of other engines may have no files of their own, so that their states are all there is.
     """

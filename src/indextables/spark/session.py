@@ -55,7 +55,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         builder.config(_SOCKETS, "true")
     master = settings.get("spark.master") or settings.get("spark.remote") or ""
     if _DAEMON not in settings and master.startswith("local"):
-        # On executors of a cluster, workers of users' functions need no package of ours.
+        # On executors of a cluster, workers of users' functions do not need indextables.
         builder.config(_DAEMON, "indextables.spark.daemon")
     if "spark.pyspark.python" not in settings:
         # Executors on this machine must find the packages that this interpreter has.

@@ -317,7 +317,7 @@ class HdfsBackend:
         text = _text(error)
         if isinstance(error, PermissionError) or any(word in text for word in _DENIED):
             advice = self._identity.advice(Kind.HDFS)
-            return CredentialsError(f"{url}: HDFS refused us: {text}; {advice}")
+            return CredentialsError(f"{url}: HDFS refused the user: {text}; {advice}")
         return StoreError(f"{url}: {text}; check the name node and the network, and repeat the operation")
 
     def _url(self, key: str) -> str:

@@ -125,7 +125,7 @@ def locate(url: str | os.PathLike[str]) -> Location:
     'abfss://data@acme.dfs.core.windows.net/t'
     >>> locate("ftp://name/t")
     Traceback (most recent call last):
-    indextables.errors.StoreError: 'ftp://name/t' has the scheme 'ftp', which is not one of ours; use a path, file://, s3://, s3a://, az://, abfss://, wasbs://, gs://, hdfs:// or memory://
+    indextables.errors.StoreError: 'ftp://name/t' has the scheme 'ftp', which is not supported; use a path, file://, s3://, s3a://, az://, abfss://, wasbs://, gs://, hdfs:// or memory://
     """  # noqa: E501 - the sentence as it is raised
     text = os.fspath(url)
     if not text:
@@ -139,7 +139,7 @@ def locate(url: str | os.PathLike[str]) -> Location:
     kind = _KINDS.get(scheme)
     if kind is None:
         raise StoreError(
-            f"'{_without_user(text)}' has the scheme '{match[1]}', which is not one of ours; use {_FORMS}"
+            f"'{_without_user(text)}' has the scheme '{match[1]}', which is not supported; use {_FORMS}"
         )
     rest = text[match.end() :]
     if kind is Kind.LOCAL:

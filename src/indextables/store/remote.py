@@ -118,7 +118,8 @@ def translate(error: Exception, url: str, kind: Kind, identity: Identity) -> Sto
             return CredentialsError(f"{url}: the credentials are malformed; {advice}")
         case Reason.DENIED:
             return CredentialsError(
-                f"{url}: the store refused us: credentials wrong, expired or without the permission; {advice}"
+                f"{url}: the store refused the credentials: they are wrong, expired, or lack the permission; "
+                f"{advice}"
             )
         case Reason.REGION:
             return StoreError(f"{url}: the bucket is in another region; set aws.region to the bucket's")

@@ -21,7 +21,7 @@ from indextables.varint import read_varint, unzigzag, varint_bytes, zigzag
 MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
 
-# The header entry that holds a checksum of all the others, in containers of ours.
+# The header entry that holds a checksum of all the others, in containers of this implementation.
 CHECKSUM_KEY = "indextables.crc"
 # The Avro namespace of the records of the log.
 NAMESPACE = "io.indextables.state"
@@ -134,7 +134,7 @@ def _pack(records: Data, codec: str, level: int) -> Data:
     if codec == "snappy":
         snappy: bytes = pa.Codec("snappy").compress(records, asbytes=True)
         return snappy + zlib.crc32(records).to_bytes(4, "big")
-    raise AssertionError(f"no codec of ours: {codec}")
+    raise AssertionError(f"no codec of this implementation: {codec}")
 
 
 def _bytes(value: bytes) -> bytes:

@@ -79,7 +79,7 @@ def _writer(schema: Schema) -> Writer:
         return _write_string
     if kind in ("int", "long"):
         return lambda value, out: out.append(long_bytes(value))
-    raise AssertionError(f"no record of ours holds {kind}")
+    raise AssertionError(f"no record of the log has the type {kind}")
 
 
 # Most strings are short, and there may be a hundred thousand of them.
