@@ -30,6 +30,10 @@ def stored(array: Any) -> Any:
         (pa.array(["é" * 20, None], pa.string_view()), ["é" * 20, None]),
         (pa.array([b"ab"], pa.binary(2)), [b"ab"]),
         (pa.array(["a", None, "a"]).dictionary_encode(), ["a", None, "a"]),
+        (
+            pa.DictionaryArray.from_arrays(pa.array([0, None, 0]), pa.array(["a"], pa.string_view())),
+            ["a", None, "a"],
+        ),
         (pa.RunEndEncodedArray.from_arrays([2, 3], [7, None]), [7, 7, None]),
         (pa.array([date(2024, 1, 1)], pa.date64()), [date(2024, 1, 1)]),
         (pa.array([1], pa.timestamp("s")), [datetime(1970, 1, 1, 0, 0, 1)]),  # noqa: DTZ001

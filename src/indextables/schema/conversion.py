@@ -51,6 +51,7 @@ _EXACT_IN = {
     pa.float32(): (pa.int8(), pa.int16()),
     pa.float64(): (pa.int8(), pa.int16(), pa.int32(), pa.float32()),
 }
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 # Names of system columns.
 RESERVED_NAMES = ("_row", "_score", "_indexall")
 
@@ -208,6 +209,10 @@ def _decode(array: pa.Array) -> pa.Array:
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if isinstance(array.type, pa.DictionaryType):
+        # Arrow cannot select views, in which Polars has the texts of its categories.
+        if array.type.value_type in _VIEWS:
+            texts = array.dictionary.cast(_VIEWS[array.type.value_type])
+            array = pa.DictionaryArray.from_arrays(array.indices, texts)
         array = array.dictionary_decode()
     if isinstance(array.type, pa.RunEndEncodedType):
         array = pc.run_end_decode(array)
