@@ -32,7 +32,7 @@ from indextables.predicate import (
 )
 from indextables.predicate.patterns import simplify
 from indextables.predicate.sql_text import TokenKind, tokenize
-from indextables.predicate.traversal import is_false, is_true
+from indextables.predicate.traversal import conjunction, conjuncts, is_false, is_true
 from tests.predicate.condition_rows import (
     PATHS,
     PATTERNS,
@@ -311,3 +311,12 @@ def test_a_condition_is_written_as(predicate: Any, text: str) -> None:
 def test_a_value_that_sql_cannot_write_is_refused() -> None:
     with pytest.raises(PredicateError, match=r"timestamp\[ns\] cannot be written"):
         to_sql(Compare(Op.EQ, Column(("a",)), pa.scalar(1, pa.timestamp("ns"))))
+
+
+def test_a_conjunction_is_one_and_of_all_parts() -> None:
+    schema = pa.schema([("a", pa.int32())])
+    one, two, three = (parse_condition(f"a > {number}", schema) for number in (1, 2, 3))
+    assert conjunction([]) is None
+    assert conjunction([one]) is one
+    assert conjunction([one, And((two, And((three, one))))]) == And((one, two, three, one))
+    assert conjuncts(conjunction([And((one, two)), three])) == [one, two, three]

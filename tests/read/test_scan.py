@@ -15,6 +15,7 @@ from indextables import read
 from indextables.errors import OptionError, SchemaError
 from indextables.options import Options
 from indextables.predicate import (
+    And,
     Column,
     Compare,
     In,
@@ -27,7 +28,7 @@ from indextables.predicate import (
     parse_condition,
 )
 from indextables.read.parallel import in_order
-from indextables.read.spec import ScanSpec
+from indextables.read.spec import ScanSpec, SortKey
 from indextables.read.table_context import plan_splits
 from tests.read.read_tables import Opened, generated, opened
 
@@ -278,6 +279,23 @@ def test_a_scan_and_its_splits_are_pickled_without_secrets(tmp_path: Path) -> No
     spec, refs = pickle.loads(data)
     rows = [batch.to_pylist() for batch in read.execute(spec, refs, table.store)]
     assert rows == [[{"id": 1}]]
+
+
+def test_a_search_that_a_condition_repeats_is_ranked_like_a_single_one(tmp_path: Path) -> None:
+    table = table_of(tmp_path, [{"id": n, "t": "w " * n} for n in range(1, 6)], options=TEXT)
+    search = parse_condition("t INDEXQUERY 'w'", table.snapshot.schema)
+    plan = plan_splits(table.snapshot, search, table.options)
+    order = (SortKey("_score", ascending=False, nulls_first=False),)
+    results = [
+        [
+            batch.to_pylist()
+            for batch in read.execute(
+                ScanSpec(plan.table, ("id",), where, limit=2, order=order), plan.splits, table.store
+            )
+        ]
+        for where in (search, And((search, search)))
+    ]
+    assert results[0] == results[1] != []
 
 
 def test_patterns_give_the_same_rows_whether_or_not_the_index_answers(tmp_path: Path) -> None:
