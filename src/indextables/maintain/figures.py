@@ -1,4 +1,4 @@
-"""Figures of a table from its files: a listing of its folder, its log, and the footers of its splits."""
+"""The files of a table: a listing of its folder, the splits of partitions, and figures of splits and log."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
