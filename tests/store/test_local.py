@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -381,6 +382,31 @@ def test_the_name_of_a_folder_that_another_process_made_is_flushed_before_it_is_
     flushed.clear()
     store.put("p=1/q=1/x", b"1")
     assert flushed[0] == f"{table}/p=1"
+
+
+def test_a_folder_that_gets_the_identity_of_a_deleted_one_is_flushed_too(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """File systems give the number of a deleted folder to the next one."""
+    folder = str(tmp_path / "table")
+    real_stat, real_fsync = os.stat, os.fsync
+
+    def stat_with_one_number(path: Any, **how: Any) -> os.stat_result:
+        status = real_stat(path, **how)
+        return os.stat_result((status.st_mode, 7, *status[2:])) if path == folder else status
+
+    def fsync(descriptor: Any) -> None:
+        flushed.append(os.path.realpath(f"/proc/self/fd/{descriptor}"))
+        real_fsync(descriptor)
+
+    flushed: list[str] = []
+    monkeypatch.setattr(os, "stat", stat_with_one_number)
+    monkeypatch.setattr(os, "fsync", fsync)
+    for _ in range(2):
+        flushed.clear()
+        assert store.create("x", b"1")
+        assert str(tmp_path) in flushed, "the name of the folder"
+        shutil.rmtree(folder)
 
 
 def test_a_folder_that_leads_nowhere_is_named(store: Store, tmp_path: Path) -> None:

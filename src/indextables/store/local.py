@@ -387,6 +387,8 @@ def _make_folder(folder: str) -> None:
         except FileNotFoundError:
             if os.path.islink(folder):
                 raise NotADirectoryError(errno.ENOTDIR, "a dangling link", folder) from None
+            # A folder may have been deleted by somebody else, and a new one may get its identity.
+            _flushed.pop(folder)
             _make_folder(parent)
             # a concurrent delete may remove the empty parent, another writer may create the folder
             with suppress(FileNotFoundError, FileExistsError):
