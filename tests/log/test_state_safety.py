@@ -349,6 +349,70 @@ def test_a_json_checkpoint_of_another_table_is_not_read(
     assert fresh(tmp_path / "t") == ["more.split", "other.split"]
 
 
+def with_state_of_another_table(path: Path, *, whole: bool) -> TransactionLog:
+    """A table with two splits, and a state at its last version that another table's writer left and died."""
+    old = a_table(str(path.parent / "old"))
+    append(old, "a.split")
+    if whole:
+        remove(old, "a.split")  # An empty table, whose state needs no manifest.
+    else:
+        append(old, "b.split")
+    assert old.checkpoint().version == 2
+    log = a_table(str(path))
+    append(log, "other.split")
+    append(log, "more.split")
+    state = f"_transaction_log/state-v{2:020d}"
+    shutil.copytree(path.parent / "old" / state, path / state)
+    return log
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_state_of_another_table_is_not_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, whole: bool
+) -> None:
+    """Its writer died before it could delete it."""
+    path, both = tmp_path / "t", ["more.split", "other.split"]
+    with_state_of_another_table(path, whole=whole)
+    assert fresh(path) == both
+    assert "it is of another commit than version 2" in caplog.text
+    assert paths_of(a_log(str(path)).snapshot(version=2)) == both
+    assert sorted(a_log(str(path)).referenced_splits().to_pylist()) == both
+    append(a_log(str(path)), "last.split")
+    assert fresh(path) == ["last.split", *both]
+    assert a_log(str(path)).checkpoint().version == 3
+    assert paths_of(a_log(str(path)).snapshot(version=2)) == both
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_cleaning_does_not_rely_on_a_state_of_another_table(tmp_path: Path, whole: bool) -> None:
+    log, path = with_state_of_another_table(tmp_path / "t", whole=whole), tmp_path / "t"
+    append(log, "last.split")
+    later = time.time() + 100 * 3600
+    cleaner = TransactionLog(open_store(path), Options.parse({"purge.txLogRetentionHours": 0}), engine="test")
+    cleaner._env = replace(cleaner._env, store_time_ms=lambda _: int(later * 1000))
+    assert cleaner.clean().versions == ()
+    assert fresh(path) == ["last.split", "more.split", "other.split"]
+
+
+def test_a_commit_does_not_take_a_state_of_another_table_for_one_that_supersedes_it(
+    store: WatchedStore, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    with_state_of_another_table(path, whole=True)
+    state, version = path / f"_transaction_log/state-v{2:020d}", path / f"_transaction_log/{2:020d}.json"
+    state.rename(tmp_path / "late")
+    version.unlink()
+
+    def after(operation: str, path: str, answer: Any) -> Any:
+        if operation == "create" and path == version_file(2):
+            (tmp_path / "late").rename(state)
+        return answer
+
+    store.watch.after = after
+    assert append(a_log(store), "again.split").version == 2
+    assert fresh(path) == ["again.split", "other.split"]
+
+
 def test_a_commit_that_comes_after_its_version_was_cleaned_up_finds_that_out_by_a_json_checkpoint(
     store: WatchedStore, tmp_path: Path
 ) -> None:

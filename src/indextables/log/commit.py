@@ -61,6 +61,7 @@ from indextables.log.format.names import Listing
 from indextables.log.format.names import version_file as version_path
 from indextables.log.load import Loader, check_lineage
 from indextables.log.segment import (
+    Base,
     VersionFile,
     bases,
     full_listing,
@@ -334,7 +335,7 @@ class _Commit:
 
     def _by_later_files(self, listing: Listing, version: int) -> _Confirmation | None:
         """Decide by the tokens in states and in the next version; None without these files."""
-        newer = [b for b in bases(listing) if b.version >= version]
+        newer = [b for b in bases(listing) if b.version >= version and not self._is_of_another_table(b)]
         for state in newer:
             token = _token_in(self.loader.lineage_of(state), state.version, version)
             if token is not None:
@@ -343,6 +344,10 @@ class _Commit:
             return self._by_splits()
         token = self._base_token_after(listing, version)
         return None if token is None else self._by_token(version, token)
+
+    def _is_of_another_table(self, base: Base) -> bool:
+        """Whether a state is certainly one of a table that was deleted; readers do not use it."""
+        return base.is_state and self.loader.is_of_this_table(base, self.loader.state(base)) is False
 
     def _by_token(self, version: int, token: str) -> _Confirmation:
         return self._mark_committed() if token == self.token else self._delete_version_file(version)

@@ -308,7 +308,7 @@ def _by_states(loader: Loader, listing: Listing, gone: ExpiredFiles) -> Iterable
         folder = info.path.rsplit("/", 1)[0]
         manifests = {resolve_manifest_path(m.path, folder): m.num_entries for m in state.manifests}
         if any(path not in listing.manifests and not loader.log.exists(path) for path in manifests):
-            yield _by_other_base(loader, version, state, info.path)
+            yield _by_other_base(loader, Base(version, info.path, is_state=True, stamp=stamp_of(info)), state)
             continue
         tombstones = set(state.tombstones)
         for path, count in manifests.items():
@@ -322,19 +322,26 @@ def _by_states(loader: Loader, listing: Listing, gone: ExpiredFiles) -> Iterable
         yield paths
 
 
-def _by_other_base(loader: Loader, version: int, state: StateManifest, path: str) -> pa.Array:
+def _by_other_base(loader: Loader, base: Base, state: StateManifest) -> pa.Array:
     """The splits that are live at the version of a state whose manifests are gone.
 
     A checkpoint leaves such a state if the one that it extends was deleted before it appeared; nobody relies
     on it (PROTOCOL.md, "Retention"). Its token shows that other files describe the same version. There are
-    none, and no splits, if the version was cleaned up before the state appeared.
+    none, and no splits, if the version was cleaned up before the state appeared. If it is of another table,
+    the other files describe a version of this one.
     """
+    version, path = base.version, base.path
     url = f"{loader.log.url}/{path}"
     header = decode_header(state.extra, url)
     token = header.own_token if header else None
     missing = CorruptLogError(url, "a manifest that the state refers to is missing")
     if token is None:
         raise missing
+    if loader.is_of_this_table(base, state) is False:
+        own = loader.commit_of(version)
+        token = own.token if own else None
+        if not token:
+            raise missing
     try:
         return loader.reload(version, token, (path,)).files()["path"].combine_chunks()
     except VersionNotFoundError:

@@ -25,6 +25,7 @@ from indextables.log.format.state_manifest import StateHeader, StateManifest, de
 from indextables.log.segment import (
     Base,
     LogSegment,
+    Stamp,
     VersionFile,
     bases,
     earlier_states,
@@ -230,32 +231,55 @@ class Loader:
         A writer may die after it wrote a checkpoint into a table that was created again meanwhile.
         """
         actions = read_checkpoint(self.log, version)
-        if not self._is_of_this_table(version, next((a for a in actions if isinstance(a, CommitInfo)), None)):
-            raise CorruptLogError(
-                f"{self.log.url}/{checkpoint_file(version)}",
-                f"it is of another commit than version {version}, in a table that was deleted or replaced",
-            )
+        info = next((a for a in actions if isinstance(a, CommitInfo)), None)
+        own = self.commit_of(version) if info is not None and info.token else None
+        if info is not None and not self._is_of_this_table(version, info.token, info.lineage, own):
+            raise self._of_another_table(version, checkpoint_file(version))
         return actions
 
-    def _is_of_this_table(self, version: int, info: CommitInfo | None) -> bool:
-        """Whether a JSON checkpoint, by its commit, belongs to the table that the version files belong to.
+    def is_of_this_table(self, base: Base, state: StateManifest) -> bool | None:
+        """Whether a state belongs to the table of the version files; None if that is unknown."""
+        header = self.header(base, state)
+        token = header.own_token if header else None
+        if header is None or token is None:
+            return True
+        own = self.commit_of(base.version)
+        if own is None:
+            after = self.commit_of(base.version + 1)
+            return after is None or after.base_token in (None, token)
+        return self._is_of_this_table(base.version, token, header.commits, own)
 
-        The version's own file may be gone. Or it may be that of a commit which came too late, after the
-        version was cleaned up: then the next version follows the checkpoint. If there is no next version,
-        both follow the same one.
+    def _is_of_this_table(
+        self, version: int, token: str | None, lineage: Sequence[str | None], own: CommitInfo | None
+    ) -> bool | None:
+        """Whether a state or JSON checkpoint belongs to the table of the version files; None if unknown.
+
+        It has the token and the lineage of its commit; `own` is the commit in the version's own file, which
+        may be gone. Or that may be a commit which came too late, after the version was cleaned up: then the
+        next version follows the state. If there is no next version, both follow the same one.
         """
-        own = self.commit_of(version) if info is not None and info.token else None
-        if info is None or own is None or own.token in (None, "", info.token):
+        if not token or own is None or own.token in (None, "", token):
             return True
         after = self.commit_of(version + 1)
         if after is not None and after.base_token is not None:
-            return after.base_token == info.token
-        return own.base_token is not None and own.base_token in info.lineage[-2:-1]
+            return after.base_token == token
+        before = lineage[-2] if len(lineage) > 1 else None
+        return None if before is None or own.base_token is None else before == own.base_token
 
-    def commit_of(self, version: int) -> CommitInfo | None:
-        """The record of the commit in the file that a version has now; None if there is none to read."""
+    def _of_another_table(self, version: int, path: str) -> CorruptLogError:
+        return CorruptLogError(
+            f"{self.log.url}/{path}",
+            f"it is of another commit than version {version}, in a table that was deleted or replaced",
+        )
+
+    def commit_of(self, version: int, stamp: Stamp | None = None) -> CommitInfo | None:
+        """The record of the commit in the file that a version has now; None if there is none to read.
+
+        With the stamp of the file, it may be answered from the cache.
+        """
         with suppress(CorruptLogError):  # there is no such file
-            return next((a for a in self.read_version(version) if isinstance(a, CommitInfo)), None)
+            actions = self.version(VersionFile(version, stamp)) if stamp else self.read_version(version)
+            return next((a for a in actions if isinstance(a, CommitInfo)), None)
         return None
 
     def header(self, base: Base, state: StateManifest) -> StateHeader | None:
@@ -275,8 +299,10 @@ class Loader:
             return BaseState(), StateHeader(), None, None
         if not base.is_state:
             return self._checkpoint(base)
-        state = self.state(base)
+        state, own = self._state_and_commit(base, segment)
         header = self.header(base, state) or StateHeader(timestamp=state.created_at, whole=False)
+        if not self._is_of_this_table(base.version, header.own_token, header.commits, own):
+            raise self._of_another_table(base.version, base.path)
         protocol = Protocol(
             min_reader_version=state.protocol_version, min_writer_version=state.protocol_version
         )
@@ -289,6 +315,19 @@ class Loader:
             state.metadata,
             header.protocol or protocol,
         )
+
+    def _state_and_commit(self, base: Base, segment: LogSegment) -> tuple[StateManifest, CommitInfo | None]:
+        """A state, and the commit of its version if that has a file and no later version shows whose it is.
+
+        A writer may die after it wrote a state into a table that was created again meanwhile.
+        """
+        if segment.versions or not segment.has_file or segment.stamp is None:
+            return self.state(base), None
+        if self.log.is_local:
+            return self.state(base), self.commit_of(base.version, segment.stamp)
+        with ThreadPoolExecutor(1, thread_name_prefix="indextables-commit") as thread:
+            own = thread.submit(self.commit_of, base.version, segment.stamp)
+            return self.state(base), own.result()
 
     def _checkpoint(self, base: Base) -> tuple[BaseState, StateHeader, Metadata | None, Protocol | None]:
         actions = self.checkpoint_actions(base.version)

@@ -270,7 +270,10 @@ def _contains(loader: Loader, base: Base, snapshot: Snapshot) -> bool:
 
 
 def _is_whole(loader: Loader, listing: Listing, base: Base) -> bool:
-    """Whether a base and all manifests that it refers to exist: only then may earlier files be deleted."""
+    """Whether a base of this table and all manifests that it refers to exist.
+
+    Only then may earlier files be deleted.
+    """
     if not base.is_state:
         try:
             loader.checkpoint_actions(base.version)
@@ -279,9 +282,14 @@ def _is_whole(loader: Loader, listing: Listing, base: Base) -> bool:
         return True
     state = _readable(loader, listing, base.version)
     folder = base.path.rsplit("/", 1)[0]
-    return state is not None and all(
-        resolve_manifest_path(m.path, folder) in listing.manifests for m in state.manifests
-    )
+    if state is None or any(
+        resolve_manifest_path(m.path, folder) not in listing.manifests for m in state.manifests
+    ):
+        return False
+    try:
+        return loader.is_of_this_table(base, state) is True
+    except CorruptLogError:  # its header is damaged
+        return False
 
 
 def _is_confirmed(base: Base, pointer: Pointer | None, before_ms: int) -> bool:
