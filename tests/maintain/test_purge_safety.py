@@ -17,13 +17,15 @@ import indextables as it
 from indextables.cli.main import main
 from indextables.data_files import add_action
 from indextables.errors import CommitConflictError, LogError, ProtocolError, SplitError, StoreError
+from indextables.ingest import Mode, SplitUploads, finish_write, plan_write
 from indextables.ingest import splits as splits_of_a_write
 from indextables.log.commit import check_uploads
-from indextables.log.conflict import Draft
+from indextables.log.conflict import Draft, purged_before
 from indextables.log.format import version_file
 from indextables.log.format.actions import Add, Protocol
 from indextables.log.format.files import to_adds
 from indextables.log.format.names import relative_paths
+from indextables.log.snapshot import Snapshot
 from indextables.log.snapshot_cache import invalidate
 from indextables.maintain import purge as purging
 from indextables.maintain.metadata_changes import drop_partitions
@@ -32,7 +34,7 @@ from indextables.maintain.repair import repair
 from indextables.options import Options
 from indextables.store import Store, open_store
 from indextables.store.backend import ObjectInfo, Sink
-from tests.maintenance_tables import aged, appended, ids, log_of, orphan, splits
+from tests.maintenance_tables import TEXT, aged, appended, ids, log_of, orphan, splits
 from tests.servers.fixtures import StoreUrl
 
 # --- paths -----------------------------------------------------------------------------------------
@@ -238,6 +240,78 @@ def test_a_write_older_than_the_retention_of_a_purge_fails_instead_of_naming_los
         with pytest.raises(CommitConflictError, match=r"may have deleted .*: it is older"):
             log.commit(draft, base)
         assert add.path not in log_of(tmp_path).snapshot().files()["path"].to_pylist()
+
+
+@pytest.mark.parametrize(("hours", "stands"), [(168.5, False), (167.5, False), (166.5, True)])
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_a_write_older_than_a_purge_fails_though_the_version_of_the_purge_was_cleaned_up(
+    tmp_path: Path, form: str, hours: float, stands: bool
+) -> None:
+    """The splits may still exist: the purge may be about to delete them."""
+    appended(tmp_path, 1)
+    log = log_of(tmp_path)
+    base = log.snapshot()
+    add = _uploaded(tmp_path, hours)
+    orphan(tmp_path, "another.split")
+    purging.purge(log_of(tmp_path), Options())
+    log_of(tmp_path, **{"state.format": form}).truncate()
+    _uploaded(tmp_path, hours)
+    draft = Draft(operation="WRITE", adds=(add,))
+    if stands:
+        log.commit(draft, base)
+        appended(tmp_path, 1)
+        log_of(tmp_path).truncate()
+        # It began after that purge.
+        log.commit(Draft(operation="WRITE", adds=(_uploaded(tmp_path / "day=2", 200),)), log.snapshot())
+    else:
+        with pytest.raises(CommitConflictError, match=r"a purge since may have deleted part-of-a-running"):
+            log.commit(draft, base)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_write_that_is_planned_again_is_not_committed_after_a_purge(tmp_path: Path, first: bool) -> None:
+    """A first write that another one overtook, and a batch that replaces all rows after a conflict."""
+    numbered = {"txn.appId": "stream", "txn.version": 5, **TEXT}
+    options, rows = Options.parse(numbered), pa.table({"id": [7], "day": [0], "message": ["x"]})
+    if not first:
+        appended(tmp_path, 1)
+    mode = Mode.APPEND if first else Mode.OVERWRITE
+    log = log_of(tmp_path, **numbered)
+    planned, base = plan_write(log, rows.schema, mode=mode, partition_by=("day",), options=options)
+    assert planned is not None
+    adds = SplitUploads(log.store, planned.target, options).write(planned.convert(iter(rows.to_batches())))
+    if first:
+        appended(tmp_path, 1)
+    unsafe = Options.parse({"purge.retentionCheckEnabled": "false"})
+    plan = purging.plan_purge(log_of(tmp_path), unsafe, older_than_hours=0)
+    purging.commit_purge(log_of(tmp_path), plan)
+    with pytest.raises(CommitConflictError, match="purge"):
+        finish_write(log, planned, adds, options, base)
+    assert ids(tmp_path) == [0, 1, 2]
+
+
+def test_two_purges_at_once_are_both_committed(tmp_path: Path) -> None:
+    """The one that deletes more files tells until when, whichever is committed last."""
+    appended(tmp_path, 1)
+    orphan(tmp_path)
+    log, later = log_of(tmp_path), log_of(tmp_path)
+    plan = purging.plan_purge(log, Options())
+    real = later.commit
+
+    def commit(draft: Draft, base: Snapshot) -> Snapshot:
+        later.commit = real  # type: ignore[method-assign]
+        purging.commit_purge(log, plan)
+        return real(draft, base)
+
+    later.commit = commit  # type: ignore[method-assign]
+    earlier = replace(plan, before_ms=plan.before_ms - 1000)
+    assert purging.commit_purge(later, earlier).version == 3
+    history = log_of(tmp_path).history()
+    assert [entry.operation for entry in history[:2]] == ["PURGE", "PURGE"]
+    assert [int(entry.parameters["before"]) for entry in history[:2]] == [earlier.before_ms, plan.before_ms]
+    before = purged_before(log_of(tmp_path).snapshot())
+    assert before is not None
+    assert before > plan.before_ms
 
 
 def test_a_commit_between_the_plan_and_the_version_of_a_purge_keeps_its_files(

@@ -20,11 +20,13 @@ from indextables.errors import (
     SourceNotFoundError,
 )
 from indextables.log.format.actions import COMPANION_SPLITS, Add
+from indextables.maintain import purge as purging
 from indextables.options import Options
 from indextables.split.mapping import Mapping
 from indextables.store import open_store
 from indextables.sync import run as running
-from indextables.sync.build import build_split
+from indextables.sync.build import BuildContext, build_split
+from indextables.sync.plan import SyncRequest
 
 TEXT = {"indexing.typemap.message": "text"}
 WORDS = ["disk full", "all well", "disk slow", "login failed", "login ok"]
@@ -388,6 +390,59 @@ def test_of_two_syncs_at_once_each_version_is_a_version_of_the_source(
     assert (others[0].source_version, result.source_version, result.splits_created) == (1, 2, 3)
     assert ids(indextables.open(index)) == list(range(42))
     assert ids(indextables.open(index, version=2)) == list(range(36))
+
+
+def test_a_sync_does_not_use_the_splits_of_an_index_that_was_deleted(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process builds the index again, from an earlier version of the source."""
+    index = tmp_path / "index"
+    indextables.companion(source, at=index, options=TEXT)
+    deltalake.write_deltalake(source, rows(30, 3), mode="append")
+    others: list[Any] = []
+
+    def finish(*arguments: Any) -> Any:
+        if not others:
+            others.append(None)
+            shutil.rmtree(index)
+            others[0] = indextables.companion(source, at=index, version=0, options=TEXT)
+        return real(*arguments)
+
+    real = running.finish
+    monkeypatch.setattr(running, "finish", finish)
+    assert indextables.companion(source, at=index, options=TEXT).status == "success"
+    assert others[0].source_version == 0
+    assert ids(indextables.open(index)) == list(range(33))
+
+
+def test_a_sync_does_not_use_splits_that_a_purge_may_delete(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sync goes on between the purge's last look for its files and their deletion."""
+    index = tmp_path / "index"
+    indextables.companion(source, at=index, options=TEXT)
+    deltalake.write_deltalake(source, rows(30, 3), mode="append")
+    log, options = open_log(open_store(index), engine="test"), Options.parse(TEXT)
+    request = SyncRequest(source=str(source))
+    state = running.begin(log, request, options)
+
+    def build() -> list[Add]:
+        assert isinstance(state, running.RunningSync)
+        return [build_split(split, BuildContext.of(state.plan), log.store) for split in state.pending]
+
+    def delete(*arguments: Any) -> Any:
+        nonlocal state, built
+        while isinstance(state, running.RunningSync):
+            state = running.finish(log, request, options, state, built)
+            built = build() if isinstance(state, running.RunningSync) else []
+        return real(*arguments)
+
+    built, real = build(), purging.delete
+    monkeypatch.setattr(purging, "delete", delete)
+    unsafe = Options.parse({"purge.retentionCheckEnabled": "false"})
+    assert purging.purge(log, unsafe, older_than_hours=0).orphans_deleted == 3
+    assert isinstance(state, running.SyncResult)
+    assert ids(indextables.open(index)) == list(range(33))
 
 
 def test_a_sync_that_fails_leaves_nothing_behind(

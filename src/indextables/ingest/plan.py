@@ -31,7 +31,7 @@ from indextables.errors import (
 )
 from indextables.ingest.target import Mode, Target, existing_table, new_table
 from indextables.log.commit import check_uploads
-from indextables.log.conflict import OVERWRITE, Draft, check_since
+from indextables.log.conflict import OVERWRITE, Draft, check_since, purged_before, purged_problem
 from indextables.log.environment import HOUR_MS, local_time_ms
 from indextables.log.format.actions import Add, Metadata, Remove, Txn
 from indextables.log.format.files import from_adds, partition_values, removes_of
@@ -247,7 +247,7 @@ def finish_write(
     was attempted, and after one that failed with `not_committed`.
 
     A streaming batch that replaces all rows does not depend on the replaced rows: after a conflict it is
-    retried.
+    retried, unless a purge since may have deleted its splits.
     """
     for left in range(_OVERWRITES - 1, -1, -1):
         try:
@@ -261,7 +261,8 @@ def finish_write(
             return log.commit(draft, base), True
         except CommitConflictError:
             newest = log.snapshot()
-            if left and _can_follow(planned, newest, options):
+            lost = purged_before(newest) != purged_before(base) and purged_problem(adds, newest)
+            if left and not lost and _can_follow(planned, newest, options):
                 planned, base = _replace_base(planned, newest), newest
                 continue
             delete_uncommitted(log.store, [add.path for add in adds])
@@ -310,6 +311,10 @@ def _make_draft(
                 return None, base
             # If the table was replaced by another one, its folder may have been deleted with these splits.
             check_uploads(log.store, adds)
+            if (problem := purged_problem(adds, base)) is not None:
+                raise CommitConflictError(
+                    "WRITE", problem, version=base.version, other="or one before it, of another first write"
+                )
             planned = again
         else:
             planned = dataclasses.replace(planned, target=dataclasses.replace(planned.target, metadata=None))

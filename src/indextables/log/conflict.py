@@ -12,7 +12,7 @@ columns or the indexing, with added splits: they were written for the earlier me
 A purge deletes files that no version refers to and that are older than its retention. The files of a write
 that still runs are referred to by no version either. So a purge first commits a version with the time up to
 which it deletes; a commit that started before that version must not add files of that age (PROTOCOL.md,
-"Purge").
+"Purge"). A `txn` of that version keeps the time in snapshots, for commits that do not see the version.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -115,13 +115,20 @@ def check_batches(draft: Draft, base: Snapshot) -> None:
 
 def check_snapshot(draft: Draft, base: Snapshot, latest: Snapshot) -> None:
     """`check_conflicts` if the versions in between were cleaned up: compares with the newest snapshot."""
-    check_since(draft, base.metadata, base.version, latest)
+    check_since(draft, base.metadata, base.version, latest, purged=purged_before(base))
 
 
-def check_since(draft: Draft, before: Metadata, version: int, latest: Snapshot) -> None:
-    """`check_snapshot` if only the version and the metadata of the base are known."""
+def check_since(
+    draft: Draft, before: Metadata, version: int, latest: Snapshot, *, purged: int | None = None
+) -> None:
+    """`check_snapshot` if only the version and the metadata of the base are known.
+
+    `purged` is `purged_before` of the base, if it is known.
+    """
     check_batches(draft, latest)
     problem = _metadata_problem(draft, before, latest.metadata)
+    if problem is None and purged_before(latest) != purged:
+        problem = purged_problem(draft.adds, latest)
     if problem is None and (draft.overwrites or draft.replaces is not None):
         problem = "it may have overwritten the same rows: its version file was cleaned up"
     if problem is None and draft.protocol is not None:
@@ -224,6 +231,8 @@ def _describe(actions: Sequence[Action]) -> str:
 
 
 PURGE = "PURGE"
+# The application of the `txn` in versions of purges.
+_PURGES = "indextables.purge"
 _BEFORE = "before"
 _RETENTION = "retentionHours"
 
@@ -233,9 +242,30 @@ def purge_parameters(before_ms: int, retention_hours: float) -> dict[str, str]:
     return {_BEFORE: str(before_ms), _RETENTION: f"{retention_hours:g}"}
 
 
+def purge_txn(before_ms: int, base: Snapshot) -> Txn:
+    """The `txn` of a purge's version: the time up to which files are deleted, or one that is later."""
+    last = base.txns.get(_PURGES)
+    return Txn(app_id=_PURGES, version=before_ms if last is None else max(before_ms, last.version + 1))
+
+
+def purged_before(snapshot: Snapshot) -> int | None:
+    """The time up to which purges before a version delete files; None if it has none of this release."""
+    last = snapshot.txns.get(_PURGES)
+    return None if last is None else last.version
+
+
+def purged_problem(adds: Iterable[Add], newest: Snapshot) -> str | None:
+    """Why splits that were written for an earlier version cannot be added to the newest; None if they can."""
+    before_ms = purged_before(newest)
+    oldest = _oldest(adds)
+    if before_ms is None or oldest is None or oldest.modification_time - CLOCK_SKEW_MS > before_ms:
+        return None
+    return f"a purge since may have deleted {oldest.path}: it is older, and no version referred to it then"
+
+
 def purge_problem(adds: Iterable[Add], purge: CommitInfo) -> str | None:
     """Why splits cannot be added after a purge that is newer than their write's base; None if they can."""
-    oldest = min(adds, key=lambda add: add.modification_time, default=None)
+    oldest = _oldest(adds)
     if oldest is None:
         return None
     before_text = purge.operation_parameters.get(_BEFORE, "")
@@ -246,3 +276,7 @@ def purge_problem(adds: Iterable[Add], purge: CommitInfo) -> str | None:
     ):
         return None
     return f"that purge may have deleted {oldest.path}: it is older, and no version referred to it then"
+
+
+def _oldest(adds: Iterable[Add]) -> Add | None:
+    return min(adds, key=lambda add: add.modification_time, default=None)

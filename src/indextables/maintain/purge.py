@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import CommitConflictError, CredentialsError, OptionError, StoreError
-from indextables.log.conflict import PURGE, Draft, purge_parameters
+from indextables.log.conflict import PURGE, Draft, purge_parameters, purge_txn
 from indextables.log.environment import local_time_ms
 from indextables.log.format.actions import check_writable
 from indextables.log.format.names import LOG_FOLDER, relative_paths
@@ -37,7 +37,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.figures import TableListing, split_of
 from indextables.options import Options
 from indextables.options import maintenance as opt
-from indextables.options.log import PROTOCOL_CHECK
+from indextables.options.log import PROTOCOL_CHECK, RETRY_ATTEMPTS
 from indextables.records import dataclass
 from indextables.store import ObjectInfo, Store
 from indextables.store.backend import Backoff
@@ -164,9 +164,24 @@ def plan_purge(
 
 
 def commit_purge(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
-    """Commit the purge's version; returns the plan with the referenced splits of all versions up to it."""
-    draft = Draft(operation=PURGE, parameters=purge_parameters(plan.before_ms, plan.retention_hours))
-    after = log.commit(draft, _same_table(plan, log.snapshot()))
+    """Commit the purge's version; returns the plan with the referenced splits of all versions up to it.
+
+    Purges do not conflict: if another one committed its version first, this one is committed after it.
+    """
+    attempts = log.options.get(RETRY_ATTEMPTS)
+    for attempt in range(1, attempts + 1):
+        base = _same_table(plan, log.snapshot())
+        draft = Draft(
+            operation=PURGE,
+            parameters=purge_parameters(plan.before_ms, plan.retention_hours),
+            txns=(purge_txn(plan.before_ms, base),),
+        )
+        try:
+            after = log.commit(draft, base)
+            break
+        except CommitConflictError:
+            if attempt == attempts:
+                raise
     if after.version == plan.version + 1:
         return replace(plan, version=after.version)
     return replace(plan, named=_sort_paths(log.referenced_splits(), after.url), version=after.version)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from threading import Event
 from types import MappingProxyType
 
-from indextables.errors import CommitConflictError, IndexTablesError, OptionError
+from indextables.errors import CommitConflictError, IndexTablesError, OptionError, SplitError
 from indextables.ingest.plan import has_old_split
 from indextables.log.commit import check_uploads
-from indextables.log.conflict import Draft
+from indextables.log.conflict import Draft, purged_problem
 from indextables.log.format.actions import Add, Txn, companion_protocol
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
@@ -200,6 +200,8 @@ def _begin(
     plan = plan_sync(log, request, options)
     new_contents = {split.contents for split in plan.splits}
     reused = {contents: add for contents, add in built.items() if contents in new_contents}
+    if reused and not _are_there(log, plan, tuple(reused.values())):
+        reused = {}
     discard(log.store, [add for contents, add in built.items() if contents not in reused])
     running = RunningSync(plan, started, attempt, reused)
     if request.dry_run or plan.unchanged:
@@ -207,6 +209,18 @@ def _begin(
     if plan.base is None:
         log.check_store()
     return running
+
+
+def _are_there(log: TransactionLog, plan: SyncPlan, adds: Sequence[Add]) -> bool:
+    """Whether splits of an earlier attempt certainly exist, and stay.
+
+    The folder of the index may have been deleted since, and a purge may delete what no version refers to.
+    """
+    try:
+        check_uploads(log.store, adds)
+    except SplitError:
+        return False
+    return plan.base is None or purged_problem(adds, log.snapshot()) is None
 
 
 def finish(
