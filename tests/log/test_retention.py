@@ -39,9 +39,9 @@ def cleaner(where: Any, options: dict[Any, Any] | None = None) -> TransactionLog
 
 
 class History:
-    """Versions 0 to 12, states at 3, 6, 9 and 12; version n is (12 - n) * 24 hours old."""
+    """Versions 0 to 12, states at 3, 6, 9 and 12; version n is (12 - n) * `hours` old."""
 
-    def __init__(self, path: Path, *, compact: bool = False, last_state: int = 12) -> None:
+    def __init__(self, path: Path, *, compact: bool = False, last_state: int = 12, hours: float = 24) -> None:
         self.path = path
         self.folder = path / "_transaction_log"
         log = a_table(str(path))
@@ -56,10 +56,10 @@ class History:
                 before = set(self.folder.glob("manifests/*"))
                 log.checkpoint(compact=compact)
                 for manifest in set(self.folder.glob("manifests/*")) - before:
-                    aged(manifest, (12 - version) * 24 + 2)
-                aged(self.folder / f"state-v{version:020d}/_manifest.avro", (12 - version) * 24)
+                    aged(manifest, (12 - version) * hours + 2)
+                aged(self.folder / f"state-v{version:020d}/_manifest.avro", (12 - version) * hours)
         for version in range(13):
-            aged(self.folder / f"{version:020d}.json", (12 - version) * 24)
+            aged(self.folder / f"{version:020d}.json", (12 - version) * hours)
 
     @property
     def versions(self) -> list[int]:
@@ -169,16 +169,27 @@ def test_states_are_kept_by_age(tmp_path: Path) -> None:
     assert history.states == [9, 12]
 
 
+# Of states half an hour apart, those at 3 and 6 are of one period of six hours, and those at 9 and 12.
+DENSE = {
+    "state.retention.versions": "0",
+    "state.retention.hours": "0",
+    "purge.txLogRetentionHours": "28",
+}
+
+
 def test_states_among_promised_versions_go_if_versions_tell_them(tmp_path: Path) -> None:
-    history = History(tmp_path / "t")
-    options = {
-        "state.retention.versions": "0",
-        "state.retention.hours": "0",
-        "purge.txLogRetentionHours": "150",
-    }
-    cleaner(str(tmp_path / "t"), options).clean()
-    assert history.states == [3, 12], "the anchor of version 5, and the current one"
-    history.check(range(5, 13))
+    history = History(tmp_path / "t", hours=0.5)
+    a_log(str(tmp_path / "t"), DENSE, clock=Clock(now=NOW + 24 * HOUR, step=0)).clean()
+    assert history.states == [3, 9, 12], "the anchor of version 4, the first of a period, the current one"
+    history.check(range(3, 13))
+
+
+def test_states_among_promised_versions_stay_while_they_are_young(tmp_path: Path) -> None:
+    history = History(tmp_path / "t", hours=0.5)
+    options = {**DENSE, "purge.txLogRetentionHours": "12"}
+    a_log(str(tmp_path / "t"), options, clock=Clock(now=NOW + int(8.9 * HOUR), step=0)).clean()
+    assert history.states == [3, 6, 9, 12]
+    history.check(range(4, 13))
 
 
 def test_manifests_that_no_state_needs_go_when_they_are_old_enough(tmp_path: Path) -> None:
@@ -422,6 +433,23 @@ def test_two_cleaners_at_once_do_no_harm(tmp_path: Path) -> None:
     store.watch.before = before
     cleaner(store, options).clean()
     history.check(range(11, 13))
+
+
+def test_a_slow_cleaner_does_not_delete_the_state_on_which_a_faster_one_relies(tmp_path: Path) -> None:
+    """For the slow one, versions after an earlier state tell the same; the faster one deletes those."""
+    history = History(tmp_path / "t", hours=0.5)
+    store = WatchedStore(open_store(str(tmp_path / "t")))
+    done: list[Any] = []
+
+    def before(operation: str, _: str) -> None:
+        if operation == "delete" and not done:
+            done.append(1)
+            a_log(str(tmp_path / "t"), DENSE, clock=Clock(now=NOW + int(27.5 * HOUR), step=0)).clean()
+
+    store.watch.before = before
+    a_log(store, DENSE, clock=Clock(now=NOW + 24 * HOUR, step=0)).clean()
+    assert (history.versions, history.states) == ([10, 11, 12], [9, 12])
+    history.check(range(9, 13))
 
 
 def test_cleaning_a_state_only_table_keeps_what_is_promised(tmp_path: Path) -> None:

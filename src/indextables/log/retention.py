@@ -29,6 +29,8 @@ MIN_MANIFEST_AGE_HOURS = 1.0
 _PROBE_AGE_MS = 24 * HOUR_MS
 # A limit on the number of versions does not apply to versions younger than this: operations may use them.
 MIN_VERSION_AGE_MS = HOUR_MS
+# Of the states above the oldest retained base, the first one of each such period stays (see `_lasting_states`).
+_PERIOD_MS = 6 * HOUR_MS
 # The log is cleaned when at least 1 of this many versions has expired, because cleaning reads all states.
 _CLEANING_SHARE = 10
 
@@ -115,13 +117,17 @@ def expired_files(loader: Loader, listing: Listing, retention: Retention, *, now
     late = late_states(loader, listing)
     everything = listing
     listing = replace(listing, states={v: info for v, info in listing.states.items() if v not in late})
+    lasting = _lasting_states(listing)
     anchor = _anchor(
-        loader, listing, now_ms - retention.log_ms, lambda base: _is_confirmed(base, pointer, before_ms)
+        loader,
+        listing,
+        now_ms - retention.log_ms,
+        lambda base: _is_confirmed(base, pointer, before_ms) and _stays(base, listing, lasting, now_ms),
     )
     files = ExpiredFiles(states=tuple(sorted(late)))
     if anchor is not None:
         pointer_version = pointer.version if pointer else None
-        states = set(_old_states(listing, anchor, retention, pointer_version, now_ms))
+        states = set(_old_states(listing, anchor, retention, pointer_version, lasting, now_ms))
         # The other files of its version may go now, without which nothing can be read from such a state.
         states |= {
             v
@@ -320,8 +326,32 @@ def _anchor(
     return next((b for b in before if is_confirmed(b) and _is_whole(loader, listing, b)), None)
 
 
+def _lasting_states(listing: Listing) -> set[int]:
+    """The first state of each period, by its time, which stays until it is before the oldest retained base.
+
+    Two processes may clean the log at the same time, and one of them may be slow. The one that is ahead
+    relies on a later base, and deletes what is before it; for the other one that base may be a state which
+    version files replace. So each process deletes such states only if they are at least two periods old and
+    not the first of a period, and relies only on others: those that are the first, or that are young.
+    """
+    first: dict[int, int] = {}
+    for version in sorted(listing.states):
+        first.setdefault(listing.states[version].modified_ms // _PERIOD_MS, version)
+    return set(first.values())
+
+
+def _stays(base: Base, listing: Listing, lasting: set[int], now_ms: int) -> bool:
+    """Whether no other process deletes a base that it does not need."""
+    return (
+        not base.is_state
+        or base.version in lasting
+        or base.version == max(listing.states)
+        or base.stamp[1] >= now_ms - _PERIOD_MS
+    )
+
+
 def _old_states(
-    listing: Listing, anchor: Base, retention: Retention, pointed: int | None, now_ms: int
+    listing: Listing, anchor: Base, retention: Retention, pointed: int | None, lasting: set[int], now_ms: int
 ) -> tuple[int, ...]:
     """States that are not needed: older than the anchor, or replaced by the version files after it."""
     newest = max(listing.states, default=None)
@@ -335,7 +365,14 @@ def _old_states(
             for version in old[retention.state_versions :]
             if version not in (anchor.version, pointed)
             and listing.states[version].modified_ms < now_ms - retention.state_ms
-            and version <= max(anchor.version, replayable)
+            and (
+                version < anchor.version
+                or (
+                    version <= replayable
+                    and version not in lasting
+                    and listing.states[version].modified_ms < now_ms - 2 * _PERIOD_MS
+                )
+            )
         )
     )
 
