@@ -29,7 +29,7 @@ MIN_MANIFEST_AGE_HOURS = 1.0
 _PROBE_AGE_MS = 24 * HOUR_MS
 # A limit on the number of versions does not apply to versions younger than this: operations may use them.
 MIN_VERSION_AGE_MS = HOUR_MS
-# Of the states above the oldest retained base, the first one of each such period stays (see `_lasting_states`).
+# Of the states above the oldest retained base, the first of each such period stays (see `_lasting_states`).
 _PERIOD_MS = 6 * HOUR_MS
 # The log is cleaned when at least 1 of this many versions has expired, because cleaning reads all states.
 _CLEANING_SHARE = 10

@@ -168,9 +168,10 @@ def commit_purge(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
 
     Purges do not conflict: if another one committed its version first, this one is committed after it.
     """
-    attempts = log.options.get(RETRY_ATTEMPTS)
-    for attempt in range(1, attempts + 1):
-        base = _same_table(plan, log.snapshot())
+    left = log.options.get(RETRY_ATTEMPTS)
+    after: Snapshot | None = None
+    while after is None:
+        base, left = _same_table(plan, log.snapshot()), left - 1
         draft = Draft(
             operation=PURGE,
             parameters=purge_parameters(plan.before_ms, plan.retention_hours),
@@ -178,9 +179,8 @@ def commit_purge(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
         )
         try:
             after = log.commit(draft, base)
-            break
         except CommitConflictError:
-            if attempt == attempts:
+            if left <= 0:
                 raise
     if after.version == plan.version + 1:
         return replace(plan, version=after.version)
