@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from indextables.errors import IndexTablesError, OptionError, TableNotFoundError
 from indextables.maintain.merge import merge
 from indextables.maintain.repair import repair
 from indextables.options import Options
+from indextables.split import writer
 from tests.maintenance_tables import TEXT, appended, ids, log_of, splits
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "original-0.5.4"
@@ -100,6 +102,60 @@ def test_rows_of_a_merge_are_there_once(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / LOG)
     done = repair(str(tmp_path), None, Options(), engine="test")
     assert (done.total_splits, done.valid_splits, done.missing_splits) == (8, 2, 0)
+    assert ids(tmp_path) == rows
+
+
+def test_rows_of_a_merge_that_indexed_them_again_are_there_once(tmp_path: Path) -> None:
+    """A column that came later is a reason to index again; the second merge takes over the first one's index."""
+    appended(tmp_path, 3, partition_by=())
+    options = {**TEXT, "mergeSchema": True}
+    it.write(tmp_path, [{"id": 100, "day": 1, "message": "new", "extra": 1}], options=options)
+    merge(log_of(tmp_path), Options())
+    it.write(tmp_path, [{"id": 101, "day": 1, "message": "newer", "extra": 1}], options=TEXT)
+    merge(log_of(tmp_path), Options())
+    rows = ids(tmp_path)
+    assert len(splits(tmp_path)) == 7
+    shutil.rmtree(tmp_path / LOG)
+    done = repair(str(tmp_path), None, Options(), engine="test")
+    assert (done.total_splits, done.valid_splits, done.missing_splits) == (7, 1, 0)
+    assert ids(tmp_path) == rows
+
+
+def test_rows_of_converted_splits_are_there_once(tmp_path: Path) -> None:
+    shutil.copytree(Path(__file__).parents[1] / "golden/tables/quickwit-bundles", tmp_path / "t")
+    table = it.open(tmp_path / "t")
+    rows = ids(tmp_path / "t")
+    assert table.convert().converted == 3
+    shutil.rmtree(tmp_path / "t" / LOG)
+    done = repair(str(tmp_path / "t"), None, Options(), engine="test")
+    assert (done.valid_splits, done.missing_splits) == (3, 0)
+    assert ids(tmp_path / "t") == rows
+
+
+def test_splits_whose_random_numbers_are_equal_by_chance_are_not_taken_for_merged_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "new_source_id", lambda: 5)
+    appended(tmp_path, 3, partition_by=())
+    rows = ids(tmp_path)
+    shutil.rmtree(tmp_path / LOG)
+    done = repair(str(tmp_path), None, Options(), engine="test")
+    assert (done.valid_splits, done.missing_splits) == (3, 0)
+    assert ids(tmp_path) == rows
+
+
+def test_a_merge_by_a_machine_whose_clock_is_behind_replaces_its_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended(tmp_path, 3, partition_by=())
+    rows = ids(tmp_path)
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() - 600 * 10**9)
+    merge(log_of(tmp_path), Options())
+    monkeypatch.undo()
+    shutil.rmtree(tmp_path / LOG)
+    done = repair(str(tmp_path), None, Options(), engine="test")
+    assert (done.valid_splits, done.missing_splits) == (1, 0)
     assert ids(tmp_path) == rows
 
 

@@ -228,9 +228,7 @@ def rebuild(store: Store) -> RebuiltTable:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         read = list(pool.map(lambda info: _read(store, info), _splits(store)))
     bad = [(each.info.path, each.problem) for each in read if each.problem]
-    ours = sorted(
-        (each for each in read if each.ours), key=lambda e: e.ours.created_ms if e.ours else 0, reverse=True
-    )
+    ours = [each for each in read if each.ours]
     originals = [each for each in read if each.original]
     if not ours and not originals:
         if bad:
@@ -239,10 +237,11 @@ def rebuild(store: Store) -> RebuiltTable:
                 "was written; restore them from a backup"
             )
         raise TableNotFoundError(store.url)
-    live, others = _live([each.ours for each in ours if each.ours])
-    merged_sources = {source for footer in live for source in _sources(footer)}
-    replaced = [footer.path for footer in others if _sources(footer) <= merged_sources]
-    bad += [(footer.path, _SHARED) for footer in others if not _sources(footer) <= merged_sources]
+    live, replaced, others = _live([each.ours for each in ours if each.ours])
+    bad += [(footer.path, _SHARED) for footer in others]
+    merged_files = {name for footer in live for name in footer.replaced.files}
+    replaced += [each.info.path for each in originals if _name(each.info.path) in merged_files]
+    originals = [each for each in originals if _name(each.info.path) not in merged_files]
     schema, partitions, options = _columns(live, originals)
     adds: list[Add] = []
     for footer in reversed(live):
@@ -281,23 +280,32 @@ def _read(store: Store, info: ObjectInfo) -> _Read:
         return _Read(info, problem=problem)
 
 
-def _live(newest_first: Sequence[Footer]) -> tuple[list[Footer], list[Footer]]:
-    """Splits that together have each row once, the newest first; and others, which share rows with them."""
+def _live(footers: Sequence[Footer]) -> tuple[list[Footer], list[str], list[Footer]]:
+    """Splits that together have each row once, the newest first; paths of splits that they replace; others.
+
+    The others share some rows with the first.
+    """
     live: list[Footer] = []
+    replaced: list[str] = []
     others: list[Footer] = []
-    merged_sources: set[int] = set()
-    for footer in newest_first:
-        if merged_sources.isdisjoint(_sources(footer)):
-            merged_sources |= _sources(footer)
+    merged: set[tuple[int, int]] = set()
+    # A merge counts more merges than its sources, whatever the clocks of their writers said.
+    for footer in sorted(footers, key=lambda each: (each.num_merge_ops, each.created_ms), reverse=True):
+        ranges = {(each.source, each.rows) for each in footer.row_id_ranges}
+        if merged.isdisjoint(ranges):
             live.append(footer)
+            # Two splits of writes never share rows: their numbers may be equal by chance.
+            if footer.num_merge_ops:
+                merged |= ranges | set(footer.replaced.chunks)
+        elif ranges <= merged:
+            replaced.append(footer.path)
         else:
             others.append(footer)
-    return live, others
+    return sorted(live, key=lambda each: each.created_ms, reverse=True), replaced, others
 
 
-def _sources(footer: Footer) -> set[int]:
-    """The source numbers of a split's rows, which are unique among all splits, merged or not."""
-    return {chunk.source for chunk in footer.row_id_ranges}
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _columns(

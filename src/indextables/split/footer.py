@@ -50,6 +50,8 @@ FORMAT_VERSION = 3
 COMPANION_FORMAT = 4
 # The formats that this release reads.
 _READ_VERSIONS = (1, 2, 3, 4)
+# How many replaced splits a merged one names.
+_MAX_REPLACED = 5000
 FOOTER_KEY = b"indextables.split"
 CHECKSUM_KEY = b"indextables.split.crc32"
 MAGIC = b"PAR1"
@@ -159,6 +161,21 @@ class IndexedFile(Struct, frozen=True, rename="camel", omit_defaults=True):
     deletes: str = ""
 
 
+class Replaced(Struct, frozen=True, omit_defaults=True):
+    """What a merge has indexed again, under other row ids: row id ranges of ours, and bundles by file name.
+
+    A repair tells by it which splits are in a merged one. A range is its source and the number of its rows.
+    """
+
+    chunks: tuple[tuple[_Source, Count], ...] = ()
+    files: tuple[str, ...] = ()
+
+    def then(self, other: "Replaced") -> "Replaced":
+        """The replacements of both, of which only so many of the last ones are kept."""
+        chunks, files = (*self.chunks, *other.chunks), (*self.files, *other.files)
+        return Replaced(chunks[-_MAX_REPLACED:], files[-_MAX_REPLACED:])
+
+
 class FooterJson(Struct, rename="camel"):
     """The JSON of the footer; unknown keys are ignored.
 
@@ -182,6 +199,7 @@ class FooterJson(Struct, rename="camel"):
     checksums: list[list[tuple[_Crc, _Crc | None, _Crc | None]]] | None = None
     source_files: list[IndexedFile] | None = None
     term_filters: list[tuple[str, Count, Count]] = []
+    replaced: Replaced = Replaced()
 
 
 class _Version(Struct, rename="camel"):
@@ -334,7 +352,7 @@ class SplitMetadata(SplitSummary):
 
     `schema` is the table's, partition columns included, without `_row`. `source_files` are those of a
     companion split, in the order of its rows; None if the split has the rows itself. `term_filters` are the
-    filters of fields that have one.
+    filters of fields that have one. `replaced` are splits whose rows it has under other row ids.
     """
 
     schema: pa.Schema
@@ -343,6 +361,7 @@ class SplitMetadata(SplitSummary):
     index_files: tuple[IndexFile, ...]
     source_files: tuple[IndexedFile, ...] | None = None
     term_filters: tuple[FilterPlace, ...] = ()
+    replaced: Replaced = Replaced()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -448,6 +467,7 @@ def encode_footer(footer: SplitMetadata, checksums: Checksums) -> dict[str, str]
             "checksums": [[[c.chunk, c.column_index, c.offset_index] for c in group] for group in checksums],
             **({"sourceFiles": msgspec.to_builtins(footer.source_files)} if companion else {}),
             **({"termFilters": footer.term_filters} if footer.term_filters else {}),
+            **({"replaced": replaced} if (replaced := msgspec.to_builtins(footer.replaced)) else {}),
         },
         ensure_ascii=False,
         separators=(",", ":"),
@@ -552,6 +572,7 @@ def _footer_of(text: bytes, path: str, size: int, footer_start: int, parquet: pq
         index_files=tuple(IndexFile.of(file) for file in stored.index),
         source_files=None if stored.source_files is None else tuple(stored.source_files),
         term_filters=tuple(FilterPlace(*each) for each in stored.term_filters),
+        replaced=stored.replaced,
         parquet=parquet,
         checksums=_checksums(stored, parquet) if version >= CHECKSUM_FORMAT else None,
     )

@@ -38,6 +38,7 @@ from indextables.split.footer import (
     ROW_BITS,
     Footer,
     IndexedFile,
+    Replaced,
     RowIdRange,
     SplitMetadata,
 )
@@ -297,6 +298,7 @@ class _Merge:
                 index_files=tuple(files),
                 source_files=self._source_files,
                 term_filters=filters,
+                replaced=_replaced(self._parts),
             ),
         )
 
@@ -469,6 +471,20 @@ def _arrange(sources: Sequence[MergeSource], mapping: Mapping) -> list[_Part]:
         used |= ids if native else set()
         parts.append(_Part(source, ranges, native))
     return parts
+
+
+def _replaced(parts: Sequence[_Part]) -> Replaced:
+    """The splits that are indexed again, and those that sources of this merge have replaced."""
+    whole = Replaced()
+    for part in parts:
+        footer = part.source.footer
+        if footer is None:
+            whole = whole.then(Replaced(files=(part.source.path.rpartition("/")[2],)))
+            continue
+        whole = whole.then(footer.replaced)
+        if not part.native:
+            whole = whole.then(Replaced(tuple((each.source, each.rows) for each in part.ranges)))
+    return whole
 
 
 def _source_files(sources: Sequence[MergeSource]) -> tuple[IndexedFile, ...] | None:
