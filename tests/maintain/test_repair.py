@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import indextables as it
-from indextables.errors import IndexTablesError, OptionError, TableNotFoundError
+from indextables.errors import IndexTablesError, LogError, OptionError, TableNotFoundError
+from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.merge import merge
 from indextables.maintain.repair import repair
 from indextables.options import Options
@@ -157,6 +158,37 @@ def test_a_merge_by_a_machine_whose_clock_is_behind_replaces_its_sources(
     done = repair(str(tmp_path), None, Options(), engine="test")
     assert (done.valid_splits, done.missing_splits) == (1, 0)
     assert ids(tmp_path) == rows
+
+
+def test_a_table_whose_repair_was_interrupted_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the splits of the lost log would be orphans of that table, which a purge deletes."""
+    appended(tmp_path, 3)
+    rows = ids(tmp_path)
+    shutil.rmtree(tmp_path / LOG)
+
+    def commit(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TransactionLog, "commit", commit)
+    with pytest.raises(KeyboardInterrupt):
+        repair(str(tmp_path), None, Options(), engine="test")
+    monkeypatch.undo()
+    with pytest.raises(LogError, match="was interrupted before its splits were in the log; run REPAIR"):
+        appended(tmp_path, 1)
+    assert repair(str(tmp_path), None, Options(), engine="test").valid_splits == 3
+    assert ids(tmp_path) == rows
+    appended(tmp_path, 1)
+
+
+def test_an_empty_table_that_was_repaired_is_written_to(tmp_path: Path) -> None:
+    table = appended(tmp_path / "t", 1)
+    table.drop_partitions("day = 0")
+    new = tmp_path / "new" / LOG
+    assert repair(str(tmp_path / "t" / LOG), str(new), Options(), engine="test").total_splits == 0
+    moved_into_place(tmp_path / "t", tmp_path / "new")
+    assert appended(tmp_path / "t", 1).count() == 3
 
 
 def test_damaged_splits_are_left_out_with_their_reason(tmp_path: Path) -> None:

@@ -209,6 +209,7 @@ def plan_write(
     if mode is Mode.IGNORE or has_batch(snapshot, options):
         return None, snapshot
     log.check_writable(snapshot)
+    _check_repaired(log, snapshot)
     refuse_companion(snapshot, "a write")
     replace_where = options.get(opt.REPLACE_WHERE)
     if replace_where is not None and mode is not Mode.OVERWRITE:
@@ -230,6 +231,15 @@ def plan_write(
     target = existing_table(snapshot, incoming, partition_by, options, whole)
     planned = WritePlan(target, mode, replace, condition, only_matching, snapshot.key, snapshot.metadata)
     return planned, snapshot
+
+
+def _check_repaired(log: TransactionLog, snapshot: Snapshot) -> None:
+    """Refuse a table without splits whose repair was interrupted: a purge would delete them after a write."""
+    if snapshot.version == 0 and log.is_unfinished_repair():
+        raise LogError(
+            f"a repair of the table at {snapshot.url} was interrupted before its splits were in the log; run "
+            "REPAIR INDEXFILES TRANSACTION LOG again, then write"
+        )
 
 
 def finish_write(

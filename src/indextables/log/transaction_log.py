@@ -72,6 +72,7 @@ from indextables.options import log as opt
 from indextables.store import Store
 
 MERGE = "MERGE SPLITS"
+REPAIR = "REPAIR"
 
 # How often a log is listed again when listed files are cleaned up meanwhile.
 _LISTINGS = 20
@@ -270,6 +271,10 @@ class TransactionLog:
         """Refuse a table that this release cannot write, before any work is done."""
         if self.options.get(opt.PROTOCOL_CHECK):
             check_writable(snapshot.protocol, snapshot.url)
+
+    def is_unfinished_repair(self) -> bool:
+        """Whether the log has no splits because a repair was interrupted between its two versions."""
+        return [(entry.version, entry.operation) for entry in self.history(2)] == [(0, REPAIR)]
 
     def commit(self, draft: Draft, base: Snapshot) -> Snapshot:
         """Commit the draft, which was computed from `base`, as the next version."""

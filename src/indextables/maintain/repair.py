@@ -19,7 +19,7 @@ from indextables.log.format.actions import Add, Format, Metadata, check_writable
 from indextables.log.format.files import to_adds
 from indextables.log.format.names import LOG_FOLDER
 from indextables.log.snapshot import Snapshot
-from indextables.log.transaction_log import TransactionLog
+from indextables.log.transaction_log import REPAIR, TransactionLog
 from indextables.maintain.figures import SPLIT, TableListing, missing_paths
 from indextables.maintain.metadata_changes import with_mappings
 from indextables.options import Options
@@ -33,8 +33,6 @@ from indextables.split.quickwit import BundleMetadata, describe_bundle
 from indextables.split.writer import SplitFile
 from indextables.store import CredentialsProvider, ObjectInfo, Store, open_store
 from indextables.table_properties import options_for_mapping
-
-REPAIR = "REPAIR"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,7 @@ def _from_splits(store: Store, options: Options, engine: str) -> RepairResult:
     log = open_log(store, options, engine=engine)
     if next(store.at(LOG_FOLDER).list(), None) is not None:
         try:
-            unfinished = _is_unfinished(log)
+            unfinished = log.is_unfinished_repair()
         except TableNotFoundError:
             advice = "remove what is left of it"
         except LogError as error:
@@ -144,19 +142,13 @@ def _from_splits(store: Store, options: Options, engine: str) -> RepairResult:
 def _write(store: Store, metadata: Metadata, draft: Draft, options: Options, engine: str) -> None:
     log = open_log(store, options, engine=engine)
     snapshot = log.create(metadata, operation=REPAIR)
-    if snapshot is None and _is_unfinished(log):
+    if snapshot is None and log.is_unfinished_repair():
         snapshot = log.snapshot()
         draft = replace(draft, metadata=msgspec.structs.replace(metadata, id=snapshot.metadata.id))
     if snapshot is None:
         raise OptionError(f"another process has just written a log at {_log_url(store)}; check it first")
-    if draft.adds or draft.txns:
-        log.commit(draft, snapshot)
-
-
-def _is_unfinished(log: TransactionLog) -> bool:
-    """Whether a log has no splits because a repair was interrupted between its two versions."""
-    newest = log.history(2)
-    return [(entry.version, entry.operation) for entry in newest] == [(0, REPAIR)]
+    # Also without splits: version 0 alone is that of a repair which was interrupted.
+    log.commit(draft, snapshot)
 
 
 def _readable(log: TransactionLog) -> Snapshot:
