@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import msgspec
 import pytest
 
 from indextables.errors import (
+    CommitUnknownError,
     CorruptLogError,
     StateExpiredError,
     VersionNotFoundError,
 )
+from indextables.log import snapshot as snapshots
 from indextables.log.format import checkpoint_files
 from indextables.log.format.checkpoint_files import Pointer
 from indextables.log.format.names import version_file
@@ -365,6 +368,83 @@ def test_a_truncation_replaces_a_damaged_json_checkpoint_that_the_pointer_names(
     invalidate()
     assert a_log(str(tmp_path / "t"), {"state.format": "json"}).truncate()[0] == 2
     assert fresh(tmp_path / "t") == ["a.split"]
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_commit_whose_token_is_too_old_for_states_is_known_by_its_splits(
+    store: WatchedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live: bool
+) -> None:
+    """Many versions are committed and cleaned up before it is confirmed: states keep the last tokens only."""
+    monkeypatch.setattr(snapshots, "LINEAGE_LENGTH", 2)
+    log, other = a_table(store), a_log(str(tmp_path / "t"))
+
+    def after(operation: str, path: str, answer: Any) -> Any:
+        if operation == "create" and path == version_file(1):
+            store.watch.after = Watch().after
+            for n in range(3):
+                append(other, f"other-{n}.split")
+            if not live:
+                remove(other, "mine.split")
+            other.truncate()
+        return answer
+
+    store.watch.after = after
+    if live:
+        append(log, "mine.split")
+        assert "mine.split" in fresh(tmp_path / "t")
+    else:
+        with pytest.raises(CommitUnknownError, match="the versions after it were cleaned up"):
+            append(log, "mine.split")
+
+
+@pytest.mark.parametrize("cleaning", ["truncate", "clean"])
+def test_a_cleaning_deletes_nothing_of_a_table_that_was_created_again_meanwhile(
+    store: WatchedStore, tmp_path: Path, cleaning: str
+) -> None:
+    path = tmp_path / "t"
+    log = a_table(str(path))
+    for n in range(4):
+        append(log, f"{n}.split")
+        log.checkpoint()
+
+    def before(operation: str, _: str) -> None:
+        if operation == "list":
+            looks.append(operation)
+        # The last look before the deletions, which compares what is there with what was selected.
+        if operation == "list" and len(looks) == last_look:
+            store.watch.before = Watch().before
+            shutil.rmtree(path)
+            again = a_table(str(path))
+            for n in range(3):
+                append(again, f"again-{n}.split")
+            again.checkpoint()
+
+    def run(watched: Any) -> None:
+        options = Options.parse({"purge.txLogRetentionHours": 0, "checkpoint.enabled": "false"})
+        cleaner = TransactionLog(watched, options, engine="test")
+        later = int((time.time() + 100 * 3600) * 1000)
+        cleaner._env = replace(cleaner._env, store_time_ms=lambda _: later)
+        cleaner.truncate() if cleaning == "truncate" else cleaner.clean()
+
+    looks: list[str] = []
+    deleted: list[str] = []
+    shutil.copytree(path, tmp_path / "copy", copy_function=shutil.copy2)
+    trial = WatchedStore(open_store(tmp_path / "copy"))
+
+    def count(operation: str, path: str) -> None:
+        if operation == "list" and not deleted:
+            looks.append(operation)
+        if operation == "delete":
+            deleted.append(path)
+
+    trial.watch.before = count
+    run(trial)
+    assert deleted
+    last_look, looks = len(looks), []
+    store.watch.before = before
+    run(store)
+    assert fresh(path) == [f"again-{n}.split" for n in range(3)]
+    assert len(a_log(str(path)).history()) == 4
 
 
 def test_a_checkpoint_of_a_table_that_was_deleted_leaves_the_state_of_the_next_one(
