@@ -3,9 +3,10 @@
 import shutil
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import indextables as it
@@ -16,7 +17,7 @@ from indextables.log.snapshot_cache import invalidate
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.read.stream import Offset, StreamError, TableStream
-from indextables.store import open_store
+from indextables.store import Store, open_store
 from tests.log_tables.build import a_log
 from tests.log_tables.watched import WatchedStore
 
@@ -372,3 +373,24 @@ def test_a_look_for_new_versions_lists_the_log_a_few_times_and_never_whole(
     assert (latest.version, end.version, backlog.versions) == (27, 27, 0)
     assert len(store.watch.of("list")) <= 4
     assert watched.snapshot(place, latest).files().num_rows == 1
+
+
+def test_the_backlog_of_a_stream_far_behind_reads_each_version_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(12):
+        append(path, n)
+    monkeypatch.setattr("indextables.read.stream._WINDOW", 2)
+    store = WatchedStore(open_store(str(path)))
+    options = Options.parse({"maxFilesPerTrigger": 1, "transaction.cache.version.capacity": 0})
+    source = TableStream(TransactionLog(cast("Store", store), options, engine="test"), options)
+    place = stream(path).start(1)
+    for number in range(4):
+        store.watch.forget()
+        place, _, backlog = source.progress(place)
+        versions = [name for name in store.watch.of("get") if name.endswith(".json")]
+        assert len(versions) >= 12 if number == 0 else len(versions) <= 4
+        assert (place.version, backlog.splits, backlog.versions) == (number + 2, 11 - number, 11 - number)
+        files = it.open(path).files()
+        later = files.filter(pc.greater_equal(files["addedAtVersion"], place.version))
+        assert backlog.size == pc.sum(later["size"]).as_py()

@@ -11,8 +11,10 @@ time of the change as partition columns.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import groupby
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -52,7 +54,7 @@ CHANGE_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class VersionChanges:
-    """The splits that one version inserted and deleted, as file lists in the order of its actions.
+    """The splits that one version inserted and deleted, in the order of its actions.
 
     `metadata` is the table's metadata if the version changed it; `timestamp` is in milliseconds since 1970;
     `token` is that of its commit, None for one of another engine.
@@ -61,8 +63,8 @@ class VersionChanges:
     version: int
     timestamp: int
     operation: str
-    inserted: pa.Table
-    deleted: pa.Table
+    inserted: Sequence[Add]
+    deleted: Sequence[Add]
     metadata: Metadata | None = None
     token: str | None = None
 
@@ -232,10 +234,8 @@ class _PendingVersions:
                     each.version,
                     each.timestamp,
                     each.operation,
-                    _file_list(added, each.version, each.timestamp),
-                    _file_list(
-                        [entries[p] for p in each.removed if p in entries], each.version, each.timestamp
-                    ),
+                    added,
+                    [entries[path] for path in each.removed if path in entries],
                     each.metadata,
                     each.token,
                 )
@@ -245,33 +245,43 @@ class _PendingVersions:
         return ChangeRange(changes, registry, metadata)
 
 
-def _file_list(adds: Sequence[Add], version: int, timestamp: int) -> pa.Table:
-    if not adds:
-        return file_lists.empty()
-    listed = file_lists.from_adds(adds, version=version, timestamp=timestamp)
-    return file_lists.with_unescaped_partitions(listed)
-
-
 # --- a range as a snapshot -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedSplits:
-    """Splits that one version inserted or deleted."""
+    """Splits that one version inserted or deleted: entries of its file, or a file list."""
 
     kind: str
     version: int
     timestamp: int
-    files: pa.Table
+    files: Sequence[Add] | pa.Table
+
+    def __len__(self) -> int:
+        """The number of splits."""
+        return len(self.files)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The size of each split in bytes."""
+        if isinstance(self.files, pa.Table):
+            return self.files["size"].to_pylist()
+        return [add.size for add in self.files]
+
+    def between(self, start: int, end: int) -> "ChangedSplits":
+        """Some of the splits, by their positions."""
+        if isinstance(self.files, pa.Table):
+            return replace(self, files=self.files.slice(start, end - start))
+        return replace(self, files=self.files[start:end])
 
 
 def changed_splits(changes: Iterable[VersionChanges], *, deletes: bool = True) -> list[ChangedSplits]:
     """The changed splits of some versions in order; of one version first those that it deleted."""
     result: list[ChangedSplits] = []
     for each in changes:
-        if deletes and each.deleted.num_rows:
+        if deletes and each.deleted:
             result.append(ChangedSplits(DELETE, each.version, each.timestamp, each.deleted))
-        if each.inserted.num_rows:
+        if each.inserted:
             result.append(ChangedSplits(INSERT, each.version, each.timestamp, each.inserted))
     return result
 
@@ -320,11 +330,11 @@ def snapshot_of_splits(
         SchemaError: the table has a column of one of these names.
     """
     metadata = _with_registry(end.metadata, {**registry, **end.registry})
-    listed = [part.files for part in parts]
+    listed = _listed(parts)
     if change_columns:
         metadata = change_metadata(metadata, end.url)
-        listed = [_with_constants(part) for part in parts]
-    base = BaseState(end.version, listed=pa.concat_tables(listed) if listed else file_lists.empty())
+        listed = _with_change_values(listed, parts)
+    base = BaseState(end.version, listed=listed)
     return replace(
         end,
         metadata=metadata,
@@ -363,16 +373,43 @@ def _with_registry(metadata: Metadata, registry: Mapping[str, str]) -> Metadata:
     return msgspec.structs.replace(metadata, configuration={**(metadata.configuration or {}), **registered})
 
 
-def _with_constants(part: ChangedSplits) -> pa.Table:
-    """The file list with the values of `CHANGE_FIELDS` as partition values."""
-    moment = pa.array([part.timestamp * 1000], CHANGE_FIELDS[2].type)
-    constants = {
-        CHANGE_TYPE: part.kind,
-        COMMIT_VERSION: str(part.version),
-        COMMIT_TIMESTAMP: format_values(moment, partition=True)[0].as_py(),
-    }
-    column = part.files["partitionValues"]
-    values = [{**dict(entry or ()), **constants} for entry in column.to_pylist()]
-    place = part.files.schema.get_field_index("partitionValues")
-    typed = pa.array([list(entry.items()) for entry in values], column.type)
-    return part.files.set_column(place, part.files.schema.field(place), typed)
+def _listed(parts: Sequence[ChangedSplits]) -> pa.Table:
+    """All splits as one file list; entries of many versions become columns at once."""
+    lists = []
+    for is_list, group in groupby(parts, key=lambda part: isinstance(part.files, pa.Table)):
+        if is_list:
+            lists += [part.files for part in group]
+            continue
+        some = list(group)
+        listed = file_lists.from_adds([add for part in some for add in part.files], version=0, timestamp=0)
+        for name, values in (
+            ("addedAtVersion", _of_each_split(some, [part.version for part in some])),
+            ("addedAtTimestamp", _of_each_split(some, [part.timestamp for part in some])),
+        ):
+            place = listed.schema.get_field_index(name)
+            listed = listed.set_column(place, listed.schema.field(place), values)
+        lists.append(file_lists.with_unescaped_partitions(listed))
+    return pa.concat_tables(lists) if lists else file_lists.empty()
+
+
+def _of_each_split(parts: Sequence[ChangedSplits], values: Sequence[int]) -> pa.Array:
+    """For each split the value of its part."""
+    return pa.array(np.repeat(np.array(values, np.int64), [len(part) for part in parts]))
+
+
+def _with_change_values(files: pa.Table, parts: Sequence[ChangedSplits]) -> pa.Table:
+    """A file list with the values of `CHANGE_FIELDS` as partition values."""
+    moments = pa.array([part.timestamp * 1000 for part in parts], CHANGE_FIELDS[2].type)
+    texts = format_values(moments, partition=True).to_pylist() if parts else []
+    changes = [
+        {CHANGE_TYPE: part.kind, COMMIT_VERSION: str(part.version), COMMIT_TIMESTAMP: text}
+        for part, text in zip(parts, texts, strict=True)
+        for _ in range(len(part))
+    ]
+    column = files["partitionValues"]
+    values = [
+        list({**dict(entry or ()), **own}.items())
+        for entry, own in zip(column.to_pylist(), changes, strict=True)
+    ]
+    place = files.schema.get_field_index("partitionValues")
+    return files.set_column(place, files.schema.field(place), pa.array(values, column.type))

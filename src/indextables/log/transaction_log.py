@@ -1,7 +1,7 @@
 """The log of one table: reads versions, commits, checkpoints and cleans up."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -202,8 +202,16 @@ class TransactionLog:
         Raises:
             HistoryExpiredError: the files of a version were deleted.
         """
+        return next(self.version_changes_in_parts(first, last, last - first + 1))
+
+    def version_changes_in_parts(self, first: int, last: int, size: int) -> Iterator[ChangeRange]:
+        """`version_changes` of at most `size` versions at a time; the log is listed once for all of them."""
         # Recent versions are listed without those before them.
         listing = listing_from(self._loader.log, first)
+        for start in range(first, last + 1, size):
+            yield self._changes_of(listing, start, min(start + size - 1, last))
+
+    def _changes_of(self, listing: Listing, first: int, last: int) -> ChangeRange:
         if all(version in listing.versions for version in range(first, last + 1)):
             with suppress(CorruptLogError, HistoryExpiredError):
                 return read_changes(self._loader, listing, first, last)

@@ -12,10 +12,12 @@ import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Annotated
 
 import msgspec
 
+from indextables.cache import Cache
 from indextables.errors import (
     HistoryExpiredError,
     IndexTablesError,
@@ -43,6 +45,8 @@ from indextables.schema.spark import column_difference
 _WINDOW = 100
 # The maximum number of versions for which the backlog is counted.
 _MAX_COUNTED_VERSIONS = 1000
+# The number and the size of the splits of versions, for the backlogs of a few streams.
+_counts: Cache[tuple[object, int], tuple[int, int]] = Cache(10 * _MAX_COUNTED_VERSIONS)
 
 
 class StreamError(IndexTablesError):
@@ -130,7 +134,7 @@ class _Unit:
 
     @property
     def sizes(self) -> list[int]:
-        return [size for part in self.parts for size in part.files["size"].to_pylist()]
+        return [size for part in self.parts for size in part.sizes]
 
     def after(self) -> Offset:
         """The offset after all its splits."""
@@ -142,11 +146,10 @@ class _Unit:
         units = []
         place = 0
         for part in self.parts:
-            rows = part.files.num_rows
-            first, last = max(start - place, 0), rows if end is None else min(end - place, rows)
+            first, last = max(start - place, 0), len(part) if end is None else min(end - place, len(part))
             if first < last:
-                units.append(replace(part, files=part.files.slice(first, last - first)))
-            place += rows
+                units.append(part.between(first, last))
+            place += len(part)
         return units
 
 
@@ -250,16 +253,32 @@ class TableStream:
 
     def backlog(self, offset: Offset, newest: Snapshot | None = None) -> Backlog:
         """The backlog after an offset; includes versions that stop the stream."""
-        splits = size = versions = 0
         lenient = TableStream(self._log, _lenient(self._options))
-        for unit in lenient._units(offset, None, newest):
-            if unit.is_lost:
+        versions = lenient._counted(offset, newest or self._log.snapshot())
+        counted = list(islice(versions, _MAX_COUNTED_VERSIONS))
+        return Backlog(sum(splits for splits, _ in counted), sum(size for _, size in counted), len(counted))
+
+    def _counted(self, position: Offset, newest: Snapshot) -> Iterator[tuple[int, int]]:
+        """The number and the size of the splits of each version from an offset on that can be read.
+
+        A stream that is far behind needs those of many versions at every micro-batch: they are cached.
+        """
+        scope = self._log.store.cache_scope, position.table, self._selection()
+        while position.version <= newest.version:
+            whole = not (position.index or position.initial)
+            if whole and (known := _counts.get((scope, position.version))) is not None:
+                yield known
+                position = replace(position, version=position.version + 1)
                 continue
-            sizes = unit.sizes[unit.offset.index :]
-            splits, size, versions = splits + len(sizes), size + sum(sizes), versions + 1
-            if versions == _MAX_COUNTED_VERSIONS:
-                break
-        return Backlog(splits, size, versions)
+            for unit in self._units(position, min(position.version + _WINDOW - 1, newest.version), newest):
+                sizes = unit.sizes[unit.offset.index :]
+                counts = len(sizes), sum(sizes)
+                position = unit.after()
+                if unit.is_lost:
+                    continue
+                if not (unit.offset.index or unit.offset.initial):
+                    _counts.put((scope, unit.offset.version), counts)
+                yield counts
 
     def snapshot(self, start: Offset, end: Offset, newest: Snapshot | None = None) -> Snapshot:
         """The splits between two offsets, as a snapshot; `newest` is the newest version, if it was read.
@@ -310,23 +329,20 @@ class TableStream:
             position = unit.after()
         while position.version <= last:
             try:
-                changes = self._log.version_changes(
-                    position.version, min(position.version + _WINDOW - 1, last)
-                )
+                for changes in self._log.version_changes_in_parts(position.version, last, _WINDOW):
+                    if not are_versions_of(changes.versions, newest):
+                        raise _replacement_error(newest.url)
+                    self._registry.update(changes.registry)
+                    for each in changes.versions:
+                        self._check_schema(each, newest)
+                        index = position.index if each.version == position.version else 0
+                        offset = replace(position, version=each.version, index=index)
+                        yield _Unit(offset, self._splits(each, newest.url))
+                    position = replace(position, version=changes.versions[-1].version + 1, index=0)
             except HistoryExpiredError as error:
                 lost = self._lost_versions(position, error)
                 yield lost
                 position = lost.after()
-                continue
-            if not are_versions_of(changes.versions, newest):
-                raise _replacement_error(newest.url)
-            self._registry.update(changes.registry)
-            for each in changes.versions:
-                self._check_schema(each, newest)
-                index = position.index if each.version == position.version else 0
-                offset = replace(position, version=each.version, index=index)
-                yield _Unit(offset, self._splits(each, newest.url))
-            position = replace(position, version=changes.versions[-1].version + 1, index=0)
 
     def _initial(self, offset: Offset, newest: Snapshot) -> _Unit:
         """All splits of a version, the oldest first; the order does not depend on checkpoints.
@@ -377,18 +393,18 @@ class TableStream:
             StreamError: it deleted rows, and no option allows that.
         """
         get = self._options.get
-        if self._changes or not changes.deleted.num_rows:
+        if self._changes or not changes.deleted:
             return changed_splits([changes])
         if get(reading.SKIP_CHANGE_COMMITS):
             return []
         if get(reading.IGNORE_CHANGES):
             return changed_splits([changes], deletes=False)
-        if get(reading.IGNORE_DELETES) and not changes.inserted.num_rows:
+        if get(reading.IGNORE_DELETES) and not changes.inserted:
             return []
-        what = "replaced" if changes.inserted.num_rows else "deleted"
+        what = "replaced" if changes.inserted else "deleted"
         remedy = (
             "ignoreChanges=true (returns all rows that it wrote, also those that existed before)"
-            if changes.inserted.num_rows
+            if changes.inserted
             else "ignoreDeletes=true"
         )
         raise StreamError(
