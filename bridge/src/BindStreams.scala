@@ -1,8 +1,10 @@
 package org.apache.spark.sql.indextables
 
 import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.planning.PhysicalOperation
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.execution.{FilterExec, ProjectExec, SparkPlan, SparkStrategy}
 import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Strategy, StreamingDataSourceV2ScanRelation}
 import org.apache.spark.sql.types.{StructField, StructType}
 
@@ -71,6 +73,23 @@ object StreamScan {
 
   def replaced(
       relation: StreamingDataSourceV2ScanRelation, stream: IndexStream, read: IndexBatch.Read,
-      output: Seq[AttributeReference]): StreamingDataSourceV2ScanRelation =
-    relation.copy(scan = new IndexBatchScan(stream, read), output = output, stream = new IndexBatch(stream, read))
+      output: Seq[AttributeReference]): StreamingDataSourceV2ScanRelation = {
+    val batch = new IndexBatch(stream, read)
+    relation.copy(scan = new IndexBatchScan(batch), output = output, stream = batch)
+  }
+}
+
+/** Plans the scans that have got their filters and columns, as Spark plans its own. */
+object PlanStreams extends SparkStrategy {
+  override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+    case PhysicalOperation(columns, filters, relation: StreamingDataSourceV2ScanRelation) =>
+      (relation.stream, relation.startOffset, relation.endOffset) match {
+        case (batch: IndexBatch, Some(start), Some(end)) =>
+          val scan = new IndexBatchExec(relation.output, relation.scan, batch.stream, start, end, None, None)
+          val filtered = filters.reduceOption(And).map(FilterExec(_, scan)).getOrElse(scan)
+          Seq(if (filtered.output == columns) filtered else ProjectExec(columns, filtered))
+        case _ => Nil
+      }
+    case _ => Nil
+  }
 }

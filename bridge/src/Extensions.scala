@@ -25,5 +25,6 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     session.injectOptimizerRule(_ => BindToTable)
     session.injectPreCBORule(_ => BindStreams)
     session.injectPlannerStrategy(_ => CheckUnboundSearches)
+    session.injectPlannerStrategy(_ => PlanStreams)
   }
 }

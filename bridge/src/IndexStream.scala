@@ -6,9 +6,11 @@ import java.util.Optional
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.JobArtifactSet
+import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, SortOrder}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory, Scan}
 import org.apache.spark.sql.connector.read.streaming._
+import org.apache.spark.sql.execution.datasources.v2.MicroBatchScanExec
 import org.apache.spark.sql.execution.python.indextables.ColumnarReaders
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
@@ -63,15 +65,6 @@ class IndexStream(options: util.Map[String, String], val table: IndexTable)
   override def stop(): Unit = ()
 
   override def toString: String = table.name()
-
-  // Spark finds the progress of a stream by it, also where a micro-batch reads only a part.
-  override def equals(other: Any): Boolean = other match {
-    case batch: IndexBatch => batch.stream eq this
-    case stream: IndexStream => stream eq this
-    case _ => false
-  }
-
-  override def hashCode(): Int = System.identityHashCode(this)
 }
 
 /** What a query reads of the micro-batches of a stream: columns, virtual ones among them, and pushed filters. */
@@ -125,10 +118,37 @@ object IndexBatch {
 }
 
 /** The scan of a micro-batch, for plans. */
-class IndexBatchScan(stream: IndexStream, read: IndexBatch.Read) extends Scan {
+class IndexBatchScan(val batch: IndexBatch) extends Scan {
+  import batch.{read, stream}
   override def readSchema(): StructType = read.columns
   override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.SUPPORTED
   override def description(): String = s"${stream.table.name()} PushedFilters: ${read.texts.mkString("[", ", ", "]")}"
   override def supportedCustomMetrics(): Array[org.apache.spark.sql.connector.metric.CustomMetric] =
     ScanMetrics.all ++ Rpc.source.createPythonMetrics()
+}
+
+/**
+ * Reads a micro-batch.
+ *
+ * Spark adds up the rows that scans of one stream return, and takes two such scans for the same: the stream is that of the
+ * table, and what is read of it distinguishes scans.
+ */
+class IndexBatchExec(
+    output: Seq[Attribute], scan: Scan, stream: MicroBatchStream, start: Offset, end: Offset,
+    keyGroupedPartitioning: Option[Seq[Expression]], ordering: Option[Seq[SortOrder]])
+    extends MicroBatchScanExec(output, scan, stream, start, end, keyGroupedPartitioning, ordering) {
+  private def batch = scan.asInstanceOf[IndexBatchScan].batch
+
+  override def nodeName: String = "MicroBatchScan"
+
+  @transient override lazy val inputPartitions: Seq[InputPartition] = batch.planInputPartitions(start, end).toSeq
+
+  override lazy val readerFactory: PartitionReaderFactory = batch.createReaderFactory()
+
+  override def equals(other: Any): Boolean = other match {
+    case exec: IndexBatchExec => exec.batch == batch
+    case _ => false
+  }
+
+  override def hashCode(): Int = batch.hashCode()
 }

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 import indextables
-from indextables.errors import SchemaError
+from indextables.errors import PredicateError, SchemaError
 from indextables.functions import match_queries
 
 TEXT = {"indexing.typemap.text": "text"}
@@ -120,7 +120,9 @@ def test_filters_and_searches_are_answered_by_the_index(
     assert name == file_path
     assert name.endswith(".split")
     twice = frame.where("text INDEXQUERY 'red'").select("id").union(frame.where("id = 0").select("id"))
-    assert Query(twice, tmp_path / "c").run() == [[(0,), (1,), (3,), (5,)]], "one stream, two conditions"
+    query = Query(twice, tmp_path / "c")
+    assert query.run() == [[(0,), (1,), (3,), (5,)]], "one stream, two conditions"
+    assert query.progress[0]["numInputRows"] == 4, "the rows of both scans"
     counted = frame.where("text INDEXQUERY 'blue'").groupBy().count()
     writer = counted.writeStream.format("memory").queryName("counted").outputMode("complete")
     started = writer.trigger(availableNow=True).start()
@@ -163,7 +165,9 @@ def test_changes_of_rows_columns_and_history_stop_the_stream(
     append(path, 2)
     assert lenient.run() == [[(2,)]]
     indextables.write(path, [{"id": 3, "day": "a", "more": 1}], options={"mergeSchema": True})
-    with pytest.raises(PySparkException, match="the column more was added; start the query again"):
+    with pytest.raises(
+        PySparkException, match="the column more was added; start the query again, over a new D"
+    ):
         lenient.run()
     again = Query(read(spark, path, ignoreDeletes="true").select("id", "more"), tmp_path)
     assert again.run() == [[(3, 1)]]
@@ -250,7 +254,9 @@ def test_standing_queries_run_on_streams_and_on_other_rows(
     rows = match_queries(spark.read.format("indextables").load(path), saved).orderBy("id").collect()
     assert [(row.id, row._matching_queries) for row in rows] == expected
     assert rows[0].day == "a"
-    with pytest.raises(PySparkException, match="the standing query 'bad' cannot be evaluated"):
-        match_queries(spark.range(1).selectExpr("'x' AS text"), {"bad": "(("}).collect()
+    # Before the first row comes.
+    for bad in ("((", "nope:x"):
+        with pytest.raises(PredicateError, match="the standing query 'bad' cannot be evaluated"):
+            match_queries(read(spark, path), {"good": "x", "bad": bad})
     with pytest.raises(SchemaError, match="there is a column _matching_queries already"):
         match_queries(matched, saved)
