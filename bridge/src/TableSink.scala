@@ -5,6 +5,7 @@ import java.util.Locale
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.spark.SparkContext
 import org.apache.spark.sql.{DataFrame, SaveMode}
 import org.apache.spark.sql.classic.Dataset
 import org.apache.spark.sql.execution.datasources.DataSourceUtils
@@ -15,6 +16,17 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 /** A micro-batch of a stream: the id of its query, which a checkpoint keeps, and its number. */
 case class StreamBatch(query: String, number: Long) {
   def json: util.Map[String, Any] = Json.obj("app" -> query, "batch" -> number)
+}
+
+object StreamBatch {
+  // StreamExecution.QUERY_ID_KEY and MicroBatchExecution.BATCH_ID_KEY, whose classes are elsewhere in each version of Spark.
+  private val QueryId = "sql.streaming.queryId"
+  private val BatchId = "streaming.sql.batchId"
+
+  /** The micro-batch that this thread runs. */
+  def running(context: SparkContext): Option[StreamBatch] =
+    for (query <- Option(context.getLocalProperty(QueryId)); number <- Option(context.getLocalProperty(BatchId)))
+      yield StreamBatch(query, number.toLong)
 }
 
 /** The options of a stream that are Spark's own. */
@@ -38,24 +50,17 @@ class TableSink(parameters: Map[String, String], partitionColumns: Seq[String], 
     val partitions =
       if (partitionColumns.isEmpty) Map.empty
       else Map(DataSourceUtils.PARTITIONING_COLUMNS_KEY -> DataSourceUtils.encodePartitioningColumns(partitionColumns))
-    // A complete result replaces the whole table.
-    val static = if (saveMode == SaveMode.Overwrite) Map("partitionOverwriteMode" -> "static") else Map.empty
-    own ++ partitions ++ static
+    own ++ partitions
   }
 
   override def addBatch(number: Long, data: DataFrame): Unit = {
     val rows = data.asInstanceOf[Dataset[_]]
     val session = rows.sparkSession
-    val query = session.sparkContext.getLocalProperty(TableSink.QueryId)
     // The plan of a stream runs as it was planned, with its state; only its rows are written.
     val written = session.internalCreateDataFrame(rows.queryExecution.toRdd, rows.schema)
-    SaveModes.save(session.sqlContext, saveMode, options, written, Some(StreamBatch(query, number)))
+    val batch = StreamBatch.running(session.sparkContext).getOrElse(throw new IllegalStateException("a micro-batch of no query"))
+    SaveModes.save(session.sqlContext, saveMode, options, written, Some(StreamBatch(batch.query, number)))
   }
 
   override def toString: String = s"${Provider.Name} ${parameters.getOrElse("path", "")}".trim
-}
-
-object TableSink {
-  // StreamExecution.QUERY_ID_KEY, whose class is elsewhere in each version of Spark.
-  private val QueryId = "sql.streaming.queryId"
 }

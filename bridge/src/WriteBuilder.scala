@@ -4,7 +4,7 @@ import java.util
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.JobArtifactSet
+import org.apache.spark.{JobArtifactSet, SparkContext}
 import org.apache.spark.sql.connector.distributions.{Distribution, Distributions}
 import org.apache.spark.sql.connector.expressions.{Expression, SortOrder}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
@@ -18,6 +18,9 @@ class IndexWriteBuilder(table: IndexTable, info: LogicalWriteInfo)
   private var mode = table.mode.getOrElse("append")
   private var replace: Option[String] = None
   private var filters: Option[Array[util.Map[String, Any]]] = None
+  // Any write within foreachBatch has the properties of the micro-batch, too, but an id of its own.
+  private val batch =
+    table.batch.orElse(SparkContext.getActive.flatMap(StreamBatch.running).filter(_.query == info.queryId))
 
   override def truncate(): WriteBuilder = replacing("all")
 
@@ -50,8 +53,8 @@ class IndexWriteBuilder(table: IndexTable, info: LogicalWriteInfo)
       "mode" -> mode,
       "replace" -> replace,
       "filters" -> filters,
-      "stream" -> table.batch.map(_.json))
-    new IndexWrite(options, info, table.batch, Rpc("write", request))
+      "stream" -> batch.map(_.json))
+    new IndexWrite(options, info, batch, Rpc("write", request))
   }
 }
 

@@ -104,6 +104,7 @@ def source() -> None:
         spark.readStream.format("indextables").option("maxFilesPerTrigger", "1").load(path_of("growing"))
     )
     stream(changes.where("id > 6"), "parquet", "read")
+    results["plain_source_batches"] = len(list(Path(path_of("checkpoint-read"), "commits").glob("[0-9]*")))
     indextables.write(path_of("growing"), [{"id": 77, "text": "later"}])
     stream(changes.where("id > 6"), "parquet", "read")
     results["plain_source"] = sorted(row.id for row in spark.read.parquet(path_of("read")).collect())

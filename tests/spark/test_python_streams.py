@@ -55,6 +55,18 @@ def test_a_micro_batch_is_written_once(tmp_path: Path) -> None:
     assert len(list(path.rglob("*.split"))) == table.files().num_rows
     write(path, 2, 9, overwrite=True)
     assert indextables.open(path).scan()["id"].to_pylist() == [9]
+    with pytest.raises(OptionError, match="'replaceWhere' has no effect on a stream"):
+        source(path, **{"txn.appId": "stream", "replaceWhere": "id = 9"}).streamWriter(SCHEMA, True)
+
+
+@pytest.mark.skipif(StreamWriter is None, reason="Spark 4.0 has no stream writers for Arrow")
+def test_a_complete_result_replaces_all_partitions(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    indextables.write(path, list(batches(1, 2)), partition_by=["id"])
+    options = {"txn.appId": "stream", "partitionOverwriteMode": "dynamic"}
+    writer = source(path, **options).streamWriter(SCHEMA, True)
+    writer.commit([writer.write(batches(2))], 0)
+    assert indextables.open(path).scan()["id"].to_pylist() == [2]
 
 
 def test_rows_come_once(tmp_path: Path) -> None:
@@ -73,6 +85,25 @@ def test_rows_come_once(tmp_path: Path) -> None:
     again = source(path).streamReader(SCHEMA)
     assert rows(path, again, second, again.latestOffset(second, limit)) == [4]
     assert rows(path, again, again.initialOffset(), first) == [1, 2], "the first batch is repeated as it was"
+
+
+def test_a_stream_that_ends_has_limits_and_stops_at_its_last_version(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark.sql.streaming.datasource", reason="Spark 4.2 calls it")
+    path = tmp_path / "t"
+    for n in (1, 2, 3):
+        indextables.write(path, list(batches(n)))
+    reader = cast("Any", source(path, maxFilesPerTrigger="2").streamReader(SCHEMA))
+    assert reader.reportLatestOffset() is None
+    reader.prepareForTriggerAvailableNow()
+    indextables.write(path, list(batches(4)))
+    place, limit = {**reader.initialOffset(), "version": 3, "first": 3}, reader.getDefaultReadLimit()
+    found = []
+    for _ in range(4):
+        end = reader.latestOffset(place, limit)
+        found.append(rows(path, reader, place, end))
+        place = end
+    assert found == [[1, 2], [3], [], []]
+    assert reader.reportLatestOffset()["version"] == 5
 
 
 def test_what_it_cannot_do_is_refused(tmp_path: Path) -> None:

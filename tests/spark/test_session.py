@@ -203,6 +203,7 @@ def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_att
     if spark_version < (4, 2):
         assert "needs the bridge, or Spark 4.2" in results["plain_source_failure"]
     else:
+        assert results["plain_source_batches"] == 2, "availableNow has the limits of the options"
         assert results.get("plain_source") == [7, 8, 9, 77], (
             results["plain_source_failure"] or "a row came twice"
         )

@@ -145,6 +145,25 @@ def test_a_complete_result_replaces_the_table(spark: SparkSession, tmp_path: Pat
     assert {r["count"] for r in indextables.open(path).scan().to_pylist()} == {4}
 
 
+def test_a_complete_result_replaces_a_table_of_the_catalog_whatever_options_say(
+    spark: SparkSession, tmp_path: Path, arriving: Input
+) -> None:
+    columns = "day string, count long"
+    writer = arriving.stream().groupBy("day").count().writeStream.outputMode("complete")
+    spark.sql(f"CREATE TABLE counted ({columns}) USING indextables PARTITIONED BY (day)")
+    try:
+        spark.createDataFrame([("z", 1)], columns).writeTo("counted").append()
+        run(writer, tmp_path / "c1", "counted", partitionOverwriteMode="dynamic")
+        assert sorted(map(tuple, spark.table("counted").select("day", "count").collect())) == [
+            ("a", 3),
+            ("b", 3),
+        ]
+        with pytest.raises(PySparkException, match="'replaceWhere' has no effect on a stream"):
+            run(writer, tmp_path / "c2", "counted", replaceWhere="day = 'a'")
+    finally:
+        spark.sql("DROP TABLE IF EXISTS counted")
+
+
 def test_small_splits_are_merged_and_the_log_has_checkpoints(
     spark: SparkSession, tmp_path: Path, arriving: Input
 ) -> None:

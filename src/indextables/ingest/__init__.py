@@ -17,6 +17,7 @@ from indextables.ingest.plan import (
     covered_splits,
     finish_write,
     has_batch,
+    micro_batch_options,
     plan_write,
     removes,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "covered_splits",
     "finish_write",
     "has_batch",
+    "micro_batch_options",
     "plan_write",
     "removes",
     "write_table",

@@ -444,6 +444,20 @@ def _replace_mode(mode: Mode, options: Options) -> Replace:
     return Replace.PARTITIONS if options.get(opt.PARTITION_OVERWRITE) == "dynamic" else Replace.ALL
 
 
+def micro_batch_options(options: Options) -> Options:
+    """The options of a write of a micro-batch: in complete mode it replaces all rows of the table.
+
+    Raises:
+        OptionError: the options say that it replaces some of them.
+    """
+    if options.is_set(opt.REPLACE_WHERE):
+        raise OptionError(
+            "option 'replaceWhere' has no effect on a stream, whose complete result replaces the whole "
+            "table; leave it out, or write with foreachBatch"
+        )
+    return Options.parse({opt.PARTITION_OVERWRITE.key: "static"}).over(options)
+
+
 def _existing(log: TransactionLog) -> Snapshot | None:
     try:
         return log.snapshot()

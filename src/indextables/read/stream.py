@@ -192,9 +192,10 @@ class TableStream:
             )
         return Offset.start(newest.metadata.id, first)
 
-    def end(self) -> Offset:
-        """The offset after the newest version."""
-        return _behind(self._log.snapshot())
+    def end(self, newest: Snapshot | None = None) -> Offset:
+        """The offset after the newest version; `newest` is that version, if it was read already."""
+        newest = newest or self._log.snapshot()
+        return Offset.start(newest.metadata.id, newest.version + 1)
 
     def progress(
         self, start: Offset, *, unlimited: bool = False, until: int | None = None
@@ -202,7 +203,7 @@ class TableStream:
         """The results of `latest`, `end` and `backlog` after the latest offset, from one snapshot."""
         newest = self._log.snapshot()
         latest = self.latest(start, unlimited=unlimited, until=until, newest=newest)
-        return latest, _behind(newest), self.backlog(latest, newest)
+        return latest, self.end(newest), self.backlog(latest, newest)
 
     def latest(
         self,
@@ -434,7 +435,7 @@ class TableStream:
         problem = retyped or _added_column(schema, self._schema)
         if problem is None:
             return
-        remedy = "start the query again to continue with the new columns"
+        remedy = "start the query again, over a new DataFrame, to continue with the new columns"
         if column_difference(newest.metadata.schema_string, self._schema) is None:
             # The stream has the newest columns; this version has some that were dropped later.
             if retyped is None:
@@ -444,10 +445,6 @@ class TableStream:
             f"the columns of the table at {newest.url} were changed by version {changes.version}: {problem}; "
             f"{remedy}"
         )
-
-
-def _behind(newest: Snapshot) -> Offset:
-    return Offset.start(newest.metadata.id, newest.version + 1)
 
 
 def _replacement_error(url: str) -> StreamError:

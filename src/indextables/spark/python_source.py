@@ -25,7 +25,15 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, YearMont
 
 from indextables.data_files import delete_uncommitted, open_log
 from indextables.errors import CommitConflictError, OptionError, SchemaError
-from indextables.ingest import Mode, SplitUploads, WritePlan, finish_write, has_batch, plan_write
+from indextables.ingest import (
+    Mode,
+    SplitUploads,
+    WritePlan,
+    finish_write,
+    has_batch,
+    micro_batch_options,
+    plan_write,
+)
 from indextables.log.format.actions import Add
 from indextables.log.retention import stream_retention
 from indextables.log.transaction_log import TransactionLog
@@ -138,12 +146,20 @@ class Reader(DataSourceReader):
         return execute(spec, splits, self._table_store.open())
 
 
-class StreamReader(DataSourceStreamReader):
-    """Streams the rows of a table; the only state between calls are the options."""
+class _TableStreamReader(DataSourceStreamReader):
+    """Streams the rows of a table, with the options of the call."""
 
     def __init__(self, parameters: Mapping[str, str], schema: StructType) -> None:
         self._parameters = dict(parameters)
         self._schema = schema
+        # The last version that is read, if the stream ends; and the newest offset that was seen.
+        self._until: int | None = None
+        self._newest: Offset | None = None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """End the stream with the newest version."""
+        table = _table(self._parameters)
+        self._until = table.log.snapshot().version
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new stream starts."""
@@ -161,7 +177,13 @@ class StreamReader(DataSourceStreamReader):
         table = _table(self._parameters)
         stream = TableStream(table.log, table.options, self._schema.json())
         unlimited = type(limit).__name__ == "ReadAllAvailable"
-        return _members(stream.latest(_offset(start), unlimited=unlimited))
+        newest = table.log.snapshot()
+        self._newest = stream.end(newest)
+        return _members(stream.latest(_offset(start), unlimited=unlimited, until=self._until, newest=newest))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """The offset after the newest version, for Spark's progress."""
+        return None if self._newest is None else _members(self._newest)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: ANN401, N802 - Spark's name; the class is of Spark 4.2
         """Any limit other than "all": the limits are in the options."""
@@ -192,6 +214,16 @@ class StreamReader(DataSourceStreamReader):
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Do nothing: there is no state for offsets that were read."""
+
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # Spark 4.0 and 4.1 have none
+    StreamReader: type[_TableStreamReader] = _TableStreamReader
+else:
+    StreamReader = type(
+        "StreamReader", (_TableStreamReader, SupportsTriggerAvailableNow), {"__module__": __name__}
+    )
 
 
 class StreamPartition(InputPartition):
@@ -289,7 +321,7 @@ class _BatchWriter:
         keys = {writing.TXN_APP_ID.key.lower()}
         plain = Options({key: value for key, value in table.options.values.items() if key not in keys})
         self._app = table.options.get(writing.TXN_APP_ID)
-        self._writer = Writer(dataclasses.replace(table, options=plain), schema, mode)
+        self._writer = Writer(dataclasses.replace(table, options=micro_batch_options(plain)), schema, mode)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMessage:
         """Write the rows of a task."""

@@ -12,7 +12,16 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 
 from indextables.data_files import delete_uncommitted
 from indextables.errors import CommitConflictError, OptionError, PredicateError, TableNotFoundError
-from indextables.ingest import Mode, Replace, WritePlan, finish_write, has_batch, plan_write, removes
+from indextables.ingest import (
+    Mode,
+    Replace,
+    WritePlan,
+    finish_write,
+    has_batch,
+    micro_batch_options,
+    plan_write,
+    removes,
+)
 from indextables.log.conflict import Draft
 from indextables.log.format.actions import Add
 from indextables.log.retention import stream_retention
@@ -124,7 +133,11 @@ def _stream_options(options: Options, request: Mapping[str, Any], *, merges: boo
         opt.TXN_APP_ID.key: stream["app"],
         opt.TXN_VERSION.key: stream["batch"],
     }
-    batch = Options.parse(added).over(options).over(Options.parse(_STREAM_MERGES if merges else {}))
+    batch = (
+        Options.parse(added)
+        .over(micro_batch_options(options))
+        .over(Options.parse(_STREAM_MERGES if merges else {}))
+    )
     if batch.get(after.MERGE_ON_WRITE):
         batch = batch.over(Options.parse(_STREAM_STATES))
     return stream_retention(batch)
