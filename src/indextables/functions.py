@@ -15,7 +15,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from indextables.read.standing import MATCHING_QUERIES, check_new_column
+from indextables.read.standing import MATCHING_QUERIES
+from indextables.schema.spark import to_arrow
 from indextables.standing_queries import StandingQueries
 
 ColumnOrName: TypeAlias = Column | str
@@ -107,11 +108,13 @@ def match_queries(
         options: how columns are indexed (`indexing.*`); by default all columns of text word by word.
 
     Raises:
-        SchemaError: the frame has a column `_matching_queries`.
+        PredicateError: a query is malformed or names an unknown field.
+        SchemaError: the frame has a column `_matching_queries`, or one of a type that cannot be indexed.
     """
-    check_new_column(frame.columns)
+    standing = StandingQueries(queries, options=options)
+    standing.check(to_arrow(frame.schema.json()))
     column = StructField(MATCHING_QUERIES, ArrayType(StringType()))
-    function = _MatchFunction(StandingQueries(queries, options=options))
+    function = _MatchFunction(standing)
     with warnings.catch_warnings():
         # The warning concerns PySpark's own use of pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

@@ -13,7 +13,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from indextables.ingest import SplitUploads
-from indextables.ingest.target import as_reader, new_table
+from indextables.ingest.target import Target, as_reader, new_table
 from indextables.log.format.actions import Add
 from indextables.options import Options, Where
 from indextables.options.writing import INDEXING_PREFIX
@@ -86,6 +86,17 @@ class StandingQueries:
                 group, rows, size = [], 0, 0
         yield from self._match_group(group, schema)
 
+    def check(self, schema: pa.Schema) -> None:
+        """Refuse queries that cannot be evaluated on rows of these columns, before there are any.
+
+        Raises:
+            PredicateError: a query is malformed or names an unknown field.
+            SchemaError: rows of these columns cannot be indexed.
+        """
+        check_new_column(schema.names)
+        target, options = self._target(schema)
+        check_queries(self._queries, TableContext("", target.schema, (), (target.mapping,), options))
+
     def close(self) -> None:
         """Delete temporary files; a later call creates new ones."""
         if self._folder is not None:
@@ -118,8 +129,7 @@ class StandingQueries:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="indextables-standing-")
         cache = {"cache.disk.path": str(Path(self._folder.name) / "cache"), "cache.disk.maxSize": "512M"}
-        options = self._options.over(Options.parse({**cache, **self._indexing(rows.schema)}))
-        target = new_table(rows.schema, (), options, now_ms=time.time_ns() // 1_000_000)
+        target, options = self._target(rows.schema, cache)
         with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
             store = open_store(folder, options)
             batches = cast_stream(iter(rows.to_batches()), target.schema)
@@ -128,6 +138,11 @@ class StandingQueries:
             searches = check_queries(self._queries, context)
             for add in adds:
                 yield from matching_queries(SplitReader(store, _ref(add), context), self._queries, searches)
+
+    def _target(self, schema: pa.Schema, more: Mapping[str, str] | None = None) -> tuple[Target, Options]:
+        """The columns and the indexing of temporary splits, and all options, with `more` as defaults."""
+        options = self._options.over(Options.parse({**(more or {}), **self._indexing(schema)}))
+        return new_table(schema, (), options, now_ms=time.time_ns() // 1_000_000), options
 
     def _indexing(self, schema: pa.Schema) -> dict[str, str]:
         """Index columns of text word by word, unless options say how columns are indexed."""

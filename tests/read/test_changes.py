@@ -1,5 +1,6 @@
 """Rows that versions inserted and deleted, compared with the table itself at every version."""
 
+import math
 import random
 from collections import Counter
 from collections.abc import Mapping
@@ -137,7 +138,7 @@ def test_a_range_that_is_none_is_refused(table: Table, since: int, until: int | 
 def test_a_version_that_never_was_is_refused(table: Table) -> None:
     with pytest.raises(VersionNotFoundError, match=r"version 8 .*versions 0 to 7 can be read"):
         table.changes(0, 8)
-    with pytest.raises(VersionNotFoundError):
+    with pytest.raises(VersionNotFoundError, match="the version of 1999-01-01"):
         table.changes(-1, "1999-01-01")
 
 
@@ -348,5 +349,8 @@ def test_following_starts_at_a_version_of_the_table_only(tmp_path: Path) -> None
                 next(rows)
     behind = it.open(tmp_path / "t", version=0)
     assert list(behind.follow(since=1, timeout=0)) == [], "a version after the one that is open exists"
-    with pytest.raises(OptionError, match="interval is -1 seconds"):
-        next(table.follow(interval=-1, timeout=1))
+    for interval in (-1, 0, math.inf, math.nan):
+        with pytest.raises(OptionError, match=f"interval is {interval} seconds"):
+            next(table.follow(interval=interval, timeout=1))
+    with pytest.raises(OptionError, match="the timeout is not a number"):
+        next(table.follow(timeout=math.nan))

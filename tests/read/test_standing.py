@@ -131,6 +131,8 @@ def test_watch_says_after_which_version_to_go_on(tmp_path: Path, capsys: pytest.
         ({"a": 7}, "the standing query 'a' is 7", OptionError),
         ({"a": {"field": "text"}}, "the standing query 'a'", OptionError),
         ({"a": {"query": "x", "color": "red"}}, "the standing query 'a'", OptionError),
+        ({1: "x", "1": "y"}, "more than one standing query with the id '1'", OptionError),
+        ([("a", "x")], "a mapping from ids to queries", OptionError),
         ({"good": "x", "bad": "((x"}, "the standing query 'bad' cannot be evaluated", PredicateError),
         ({"a": {"query": "x", "field": "nope"}}, "the standing query 'a' .*nope", PredicateError),
     ],
@@ -177,6 +179,9 @@ def test_the_program_watches_with_a_file_of_queries(
     shown = capsys.readouterr().err
     assert "ended with the code 4" in shown
     assert "With --since -1 it goes on" in shown
+    for command, problem in (("", "--exec is empty"), ("'open", "is no command: No closing quotation")):
+        assert main([*watch[:2], str(tmp_path / "no file"), "--exec", command]) == 1, "before all else"
+        assert problem in capsys.readouterr().err
     assert main([*watch, "--exec", str(tmp_path / "nothing")]) == 1
     assert "could not be run" in capsys.readouterr().err
     assert main(["watch", str(path), str(file), "--timeout", "0"]) == 3, "nothing new"

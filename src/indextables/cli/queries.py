@@ -188,16 +188,17 @@ def watch(
     """Write the rows that match standing queries, or run a command for each of them."""
     from indextables.read.standing import SINCE  # noqa: PLC0415 - only this command needs it
 
+    program = None if command is None else _words(command)
     table = _open(settings, path)
     matches = table.watch(
         _read_queries(queries), columns=columns, since=since, interval=interval, timeout=timeout
     )
     rows = 0
     for result in matches:
-        if command is not None:
+        if program is not None:
             again = int((result.schema.metadata or {})[SINCE])
             for row in result.to_pylist():
-                _run_for_match(command, row, again)
+                _run_for_match(program, row, again)
             rows += result.num_rows
         else:
             rows += write_tables([result], settings.format, sys.stdout, header=rows == 0)
@@ -237,8 +238,21 @@ def _first_duplicate(names: Sequence[str]) -> str | None:
     return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
-def _run_for_match(command: str, row: dict[str, Any], again: int) -> None:
-    """Run a command with a row as JSON on its standard input; no shell is involved.
+def _words(command: str) -> list[str]:
+    """The program and the arguments of a command; no shell is involved."""
+    import shlex  # noqa: PLC0415 - only this command needs it
+
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise CommandError(f"--exec {command} is no command: {error}") from error
+    if not words:
+        raise CommandError("--exec is empty; give a program, and perhaps its arguments")
+    return words
+
+
+def _run_for_match(program: Sequence[str], row: dict[str, Any], again: int) -> None:
+    """Run a program with a row as JSON on its standard input.
 
     `again` is the version after which to start to get the row again.
     """
@@ -248,15 +262,15 @@ def _run_for_match(command: str, row: dict[str, Any], again: int) -> None:
     try:
         # The command comes from the user of the program; a row is only its input.
         subprocess.run(  # noqa: S603
-            shlex.split(command), input=to_json(row) + "\n", text=True, check=True, env=dict(os.environ)
+            program, input=to_json(row) + "\n", encoding="utf-8", check=True, env=dict(os.environ)
         )
     except (subprocess.CalledProcessError, OSError) as error:
         problem = f"could not be run ({error})"
         if isinstance(error, subprocess.CalledProcessError):
             problem = f"ended with the code {error.returncode}"
         raise CommandError(
-            f"'{command}' {problem}; watch stops. With --since {again} it goes on with this row; the command "
-            "may get rows of the same versions again"
+            f"'{shlex.join(program)}' {problem}; watch stops. With --since {again} it goes on with this row; "
+            "the command may get rows of the same versions again"
         ) from error
 
 

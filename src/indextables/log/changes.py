@@ -265,7 +265,7 @@ class ChangedSplits:
     def sizes(self) -> list[int]:
         """The size of each split in bytes."""
         if isinstance(self.files, pa.Table):
-            return self.files["size"].to_pylist()
+            return list(self.files["size"].to_pylist())
         return [add.size for add in self.files]
 
     def between(self, start: int, end: int) -> "ChangedSplits":

@@ -1,5 +1,6 @@
 """Follow a table: the rows that new versions insert, version by version."""
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -81,10 +82,12 @@ def new_versions(
 
     Raises:
         TableReplacedError: another table is at the path now, or an older state of this one.
-        OptionError: `since` is no version of the table, or the interval is not positive.
+        OptionError: `since` is no version of the table, or the interval or the timeout is no time to wait.
     """
-    if not interval > 0:
+    if not 0 < interval < math.inf:
         raise OptionError(f"the polling interval is {interval} seconds, but a number above 0 is expected")
+    if timeout is not None and math.isnan(timeout):
+        raise OptionError("the timeout is not a number; give the seconds to wait for a new version")
     checked = False
     waiting = time.monotonic()
     while True:
@@ -204,9 +207,11 @@ def changes_between(
             f"changes cannot end at version {until}: the table at {end.url} was opened at version "
             f"{end.version}; open its newest version to read them"
         )
-    if until is not None:
-        last = until if isinstance(until, int) else log.version_after(epoch_milliseconds(until)) - 1
-        end = end if last >= end.version else log.snapshot(version=last)
+    if isinstance(until, int):
+        end = end if until == end.version else log.snapshot(version=until)
+    elif until is not None:
+        last = log.snapshot(timestamp=epoch_milliseconds(until))
+        end = end if last.version >= end.version else last
     first = since + 1 if isinstance(since, int) else log.version_after(epoch_milliseconds(since))
     if first < 0 or (isinstance(since, int) and since > end.version):
         raise OptionError(

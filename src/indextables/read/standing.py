@@ -42,9 +42,11 @@ def standing_queries(definitions: Mapping[str, object]) -> tuple[StandingQuery, 
     """Saved queries by their ids; a value is a query, or a mapping with `query` and optionally `field`.
 
     Raises:
-        OptionError: there is none, or a value is something else.
+        OptionError: there is none, a value is something else, or ids are equal as texts.
     """
-    queries = []
+    if not isinstance(definitions, Mapping):
+        raise OptionError(f"standing queries are a mapping from ids to queries, not {definitions!r}")
+    queries: dict[str, StandingQuery] = {}
     for key, value in definitions.items():
         members = {"query": value} if isinstance(value, str) else value
         if not isinstance(members, Mapping) or not _is_query(members):
@@ -52,10 +54,12 @@ def standing_queries(definitions: Mapping[str, object]) -> tuple[StandingQuery, 
                 f"the standing query '{key}' is {value!r}, but a query, or a mapping with 'query' and "
                 "optionally 'field', is expected"
             )
-        queries.append(StandingQuery(str(key), members["query"], members.get("field")))
+        if str(key) in queries:
+            raise OptionError(f"there is more than one standing query with the id '{key}': ids are texts")
+        queries[str(key)] = StandingQuery(str(key), members["query"], members.get("field"))
     if not queries:
         raise OptionError("there are no standing queries; give at least one, by its id")
-    return tuple(queries)
+    return tuple(queries.values())
 
 
 def _is_query(members: Mapping[str, object]) -> bool:

@@ -110,8 +110,7 @@ class TableLocation:
             return log.snapshot(version=last)
         if last is not None:
             raise OptionError("give endingVersion or endingTimestamp, not both")
-        milliseconds = timestamp_ms(reading.ENDING_TIMESTAMP.key, moment, self.zone)
-        return log.snapshot(version=log.version_after(milliseconds) - 1)
+        return log.snapshot(timestamp=timestamp_ms(reading.ENDING_TIMESTAMP.key, moment, self.zone))
 
     def _changes(self, version: int | None) -> Snapshot:
         log = self.log
