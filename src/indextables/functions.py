@@ -8,6 +8,7 @@ They work in a session set up by `indextables.configure` or `indextables.attach`
 
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -15,7 +16,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from indextables.read.standing import MATCHING_QUERIES
+from indextables.errors import SchemaError
+from indextables.read.standing import MATCHING_QUERIES, check_new_column
 from indextables.schema.spark import to_arrow
 from indextables.standing_queries import StandingQueries
 
@@ -109,10 +111,13 @@ def match_queries(
 
     Raises:
         PredicateError: a query is malformed or names an unknown field.
-        SchemaError: the frame has a column `_matching_queries`, or one of a type that cannot be indexed.
+        SchemaError: the frame has a column `_matching_queries`.
     """
     standing = StandingQueries(queries, options=options)
-    standing.check(to_arrow(frame.schema.json()))
+    check_new_column(frame.columns)
+    # Rows come in the types of Arrow, in which there are no user-defined types, for example.
+    with suppress(SchemaError):
+        standing.check(to_arrow(frame.schema.json()))
     column = StructField(MATCHING_QUERIES, ArrayType(StringType()))
     function = _MatchFunction(standing)
     with warnings.catch_warnings():

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.ml.linalg import Vectors
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
@@ -258,5 +259,7 @@ def test_standing_queries_run_on_streams_and_on_other_rows(
     for bad in ("((", "nope:x"):
         with pytest.raises(PredicateError, match="the standing query 'bad' cannot be evaluated"):
             match_queries(read(spark, path), {"good": "x", "bad": bad})
+    vectors = spark.createDataFrame([("red", Vectors.dense([1.0]))], ["text", "vector"])
+    assert [row._matching_queries for row in match_queries(vectors, {"red": "red"}).collect()] == [["red"]]
     with pytest.raises(SchemaError, match="there is a column _matching_queries already"):
         match_queries(matched, saved)
