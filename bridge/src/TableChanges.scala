@@ -2,7 +2,7 @@ package org.apache.spark.sql.indextables
 
 import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.catalyst.FunctionIdentifier
-import org.apache.spark.sql.catalyst.expressions.{Cast, Expression, ExpressionInfo}
+import org.apache.spark.sql.catalyst.expressions.{Cast, Expression, ExpressionInfo, RuntimeReplaceable, TimeZoneAwareExpression}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.types.{DateType, IntegralType, StringType, TimestampNTZType, TimestampType}
@@ -18,7 +18,7 @@ object TableChanges {
     session.injectTableFunction((FunctionIdentifier(Name), info, changes))
   }
 
-  private def changes(arguments: Seq[Expression]): LogicalPlan = arguments match {
+  private def changes(arguments: Seq[Expression]): LogicalPlan = arguments.map(evaluable) match {
     case Seq(table, from) => load(table, bound("starting", from))
     case Seq(table, from, to) => load(table, bound("starting", from) ++ bound("ending", to))
     case _ => throw new Failure(
@@ -40,10 +40,16 @@ object TableChanges {
       case _: IntegralType => Map(s"${side}Version" -> value.toString)
       case StringType => Map(s"${side}Timestamp" -> value.toString)
       case DateType | TimestampType | TimestampNTZType =>
-        val zone = Some(SparkSession.active.sessionState.conf.sessionLocalTimeZone)
-        Map(s"${side}Timestamp" -> Cast(argument, StringType, zone).eval().toString)
+        Map(s"${side}Timestamp" -> evaluable(Cast(argument, StringType)).eval().toString)
       case other => throw new Failure(s"$Name takes versions or times, not ${other.sql}")
     }
+  }
+
+  // What Spark does only after it has resolved a table function.
+  private def evaluable(expression: Expression): Expression = expression.transformUp {
+    case part: RuntimeReplaceable => part.replacement
+    case part: TimeZoneAwareExpression if part.timeZoneId.isEmpty =>
+      part.withTimeZone(SparkSession.active.sessionState.conf.sessionLocalTimeZone)
   }
 
   private def constant(argument: Expression): Any = {

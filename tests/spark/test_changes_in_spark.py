@@ -115,6 +115,7 @@ def test_the_table_function_takes_names_paths_versions_and_times(
     assert shown(spark.sql(f"{select}('{path}', 2, 2)")) == [(2, "insert", 3)]
     assert shown(spark.sql(f"{select}('{path}', '1999-01-01', current_timestamp())")) == ALL
     assert shown(spark.sql(f"{select}('{path}', DATE '1999-01-01')")) == ALL
+    assert shown(spark.sql(f"{select}('{path}', current_timestamp() - INTERVAL 1 HOUR)")) == ALL
     assert (
         shown(spark.read.option("readChanges", "true").option("startingVersion", 4).table(named)) == ALL[3:]
     )
