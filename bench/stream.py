@@ -93,7 +93,7 @@ class _Bench:
         return self._row(f"{_ARRIVING:,} rows searchable", ours, {}, Target(ours.median_ms, 2000, "ms"))
 
     def _standing(self) -> Row:
-        """So many queries on so many rows; brute force has the set of each row's words, and looks up words."""
+        """So many queries on so many rows; brute force looks words up in the set of each row's words."""
         rows = logs.table(min(_MATCHED, self.count))
         words = sorted(
             {word for text in rows["message"].to_pylist()[:5000] for word in re.findall(r"[a-z]+", text)}
