@@ -29,12 +29,12 @@ class Maintenance(threading.Thread):
         self.problems: list[IndexTablesError] = []
         self.rounds = 0
         self.splits_deleted: Counter[str] = Counter()
-        self.log_files_deleted: Counter[str] = Counter()
 
     @property
     def has_purged(self) -> bool:
-        """Whether splits and files of the log of each table were deleted."""
-        return all(self.splits_deleted[path] and self.log_files_deleted[path] for path in self.paths)
+        """Whether splits and versions of each table were deleted; those of the log also after a checkpoint."""
+        first = [Path(path, "_transaction_log", f"{0:020d}.json") for path in self.paths]
+        return all(self.splits_deleted[path] for path in self.paths) and not any(map(Path.exists, first))
 
     def run(self) -> None:
         while not self.stopped.is_set():
@@ -43,33 +43,35 @@ class Maintenance(threading.Thread):
                     table = indextables.open(path)
                     table.merge()
                     table.checkpoint()
-                    outcome = table.purge()
-                    self.splits_deleted[path] += outcome.orphans_deleted
-                    self.log_files_deleted[path] += outcome.log_files_deleted
+                    self.splits_deleted[path] += table.purge().orphans_deleted
                 except IndexTablesError as error:
                     self.problems.append(error)
             self.rounds += 1
 
 
 class Aging:
-    """Makes the past of a table as old as if a month had gone by, so that a purge deletes it."""
+    """Makes the past of a table old, so that a purge deletes it; each pass through is a day after the last one."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
         self.seen: set[str] = set()
+        self.aged: set[Path] = set()
+        self.days = 10 * 365
 
     def age(self, version: int) -> None:
         """Age the log before a version, which all streams have read, and splits that are not live any more."""
         log = self.path / "_transaction_log"
-        old = [log / f"{number:020d}.json" for number in range(version)]
-        old += [log / f"state-v{number:020d}" / "_manifest.avro" for number in range(version)]
+        old = {log / f"{number:020d}.json" for number in range(version)}
+        old |= {log / f"state-v{number:020d}" / "_manifest.avro" for number in range(version)}
         live = set(indextables.open(str(self.path)).files()["path"].to_pylist())
-        old += [self.path / path for path in self.seen - live]
+        old |= {self.path / path for path in self.seen - live}
         self.seen |= live
-        then = time.time() - 40 * 24 * 3600
-        for file in old:
+        self.days -= 1
+        then = time.time() - self.days * 24 * 3600
+        for file in old - self.aged:
             with contextlib.suppress(FileNotFoundError):
                 os.utime(file, (then, then))
+                self.aged.add(file)
 
 
 def process_all(queries: list[Any]) -> None:

@@ -150,18 +150,18 @@ def test_a_complete_result_replaces_a_table_of_the_catalog_whatever_options_say(
 ) -> None:
     columns = "day string, count long"
     writer = arriving.stream().groupBy("day").count().writeStream.outputMode("complete")
-    spark.sql(f"CREATE TABLE counted ({columns}) USING indextables PARTITIONED BY (day)")
+    spark.sql(f"CREATE TABLE days_counted ({columns}) USING indextables PARTITIONED BY (day)")
     try:
-        spark.createDataFrame([("z", 1)], columns).writeTo("counted").append()
-        run(writer, tmp_path / "c1", "counted", partitionOverwriteMode="dynamic")
-        assert sorted(map(tuple, spark.table("counted").select("day", "count").collect())) == [
+        spark.createDataFrame([("z", 1)], columns).writeTo("days_counted").append()
+        run(writer, tmp_path / "c1", "days_counted", partitionOverwriteMode="dynamic")
+        assert sorted(map(tuple, spark.table("days_counted").select("day", "count").collect())) == [
             ("a", 3),
             ("b", 3),
         ]
         with pytest.raises(PySparkException, match="'replaceWhere' has no effect on a stream"):
-            run(writer, tmp_path / "c2", "counted", replaceWhere="day = 'a'")
+            run(writer, tmp_path / "c2", "days_counted", replaceWhere="day = 'a'")
     finally:
-        spark.sql("DROP TABLE IF EXISTS counted")
+        spark.sql("DROP TABLE IF EXISTS days_counted")
 
 
 def test_small_splits_are_merged_and_the_log_has_checkpoints(

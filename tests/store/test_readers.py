@@ -142,7 +142,7 @@ def test_rotated_keys_work_in_a_process_that_was_warm_with_the_old_ones(tmp_path
     with s3.seaweed(folder, [new], ports) as server:
         second = {**server.options_of(new), **options}
         for refused in (kept.refresh, kept.history, lambda: indextables.open(url, options=first).scan()):
-            with pytest.raises(CredentialsError, match=r"credentials wrong, expired"):
+            with pytest.raises(CredentialsError, match=r"the credentials: they are wrong, expired"):
                 refused()
         read_all(url, second)
         indextables.write(url, [{"id": 3, "t": "word3 all"}], options=second)

@@ -330,7 +330,7 @@ def snapshot_of_splits(
         SchemaError: the table has a column of one of these names.
     """
     metadata = _with_registry(end.metadata, {**registry, **end.registry})
-    listed = _listed(parts)
+    listed = _file_list(parts)
     if change_columns:
         metadata = change_metadata(metadata, end.url)
         listed = _with_change_values(listed, parts)
@@ -373,7 +373,7 @@ def _with_registry(metadata: Metadata, registry: Mapping[str, str]) -> Metadata:
     return msgspec.structs.replace(metadata, configuration={**(metadata.configuration or {}), **registered})
 
 
-def _listed(parts: Sequence[ChangedSplits]) -> pa.Table:
+def _file_list(parts: Sequence[ChangedSplits]) -> pa.Table:
     """All splits as one file list; entries of many versions become columns at once."""
     lists = []
     for is_list, group in groupby(parts, key=lambda part: isinstance(part.files, pa.Table)):

@@ -255,11 +255,11 @@ class TableStream:
     def backlog(self, offset: Offset, newest: Snapshot | None = None) -> Backlog:
         """The backlog after an offset; includes versions that stop the stream."""
         lenient = TableStream(self._log, _lenient(self._options))
-        versions = lenient._counted(offset, newest or self._log.snapshot())
+        versions = lenient._sizes_by_version(offset, newest or self._log.snapshot())
         counted = list(islice(versions, _MAX_COUNTED_VERSIONS))
         return Backlog(sum(splits for splits, _ in counted), sum(size for _, size in counted), len(counted))
 
-    def _counted(self, position: Offset, newest: Snapshot) -> Iterator[tuple[int, int]]:
+    def _sizes_by_version(self, position: Offset, newest: Snapshot) -> Iterator[tuple[int, int]]:
         """The number and the size of the splits of each version from an offset on that can be read.
 
         A stream that is far behind needs those of many versions at every micro-batch: they are cached.
@@ -267,8 +267,8 @@ class TableStream:
         scope = self._log.store.cache_scope, position.table, self._selection()
         while position.version <= newest.version:
             whole = not (position.index or position.initial)
-            if whole and (known := _counts.get((scope, position.version))) is not None:
-                yield known
+            if whole and (cached := _counts.get((scope, position.version))) is not None:
+                yield cached
                 position = replace(position, version=position.version + 1)
                 continue
             for unit in self._units(position, min(position.version + _WINDOW - 1, newest.version), newest):

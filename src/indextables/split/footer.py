@@ -161,19 +161,20 @@ class IndexedFile(Struct, frozen=True, rename="camel", omit_defaults=True):
     deletes: str = ""
 
 
-class Replaced(Struct, frozen=True, omit_defaults=True):
+class Replacements(Struct, frozen=True, omit_defaults=True):
     """What a merge has indexed again, under other row ids: row id ranges of ours, and bundles by file name.
 
-    A repair tells by it which splits are in a merged one. A range is its source and the number of its rows.
+    With it a repair recognises the splits that are in a merged one. A range is its source and the number
+    of its rows.
     """
 
     chunks: tuple[tuple[_Source, Count], ...] = ()
     files: tuple[str, ...] = ()
 
-    def then(self, other: "Replaced") -> "Replaced":
+    def then(self, other: "Replacements") -> "Replacements":
         """The replacements of both, of which only so many of the last ones are kept."""
         chunks, files = (*self.chunks, *other.chunks), (*self.files, *other.files)
-        return Replaced(chunks[-_MAX_REPLACED:], files[-_MAX_REPLACED:])
+        return Replacements(chunks[-_MAX_REPLACED:], files[-_MAX_REPLACED:])
 
 
 class FooterJson(Struct, rename="camel"):
@@ -199,7 +200,7 @@ class FooterJson(Struct, rename="camel"):
     checksums: list[list[tuple[_Crc, _Crc | None, _Crc | None]]] | None = None
     source_files: list[IndexedFile] | None = None
     term_filters: list[tuple[str, Count, Count]] = []
-    replaced: Replaced = Replaced()
+    replaced: Replacements = Replacements()
 
 
 class _Version(Struct, rename="camel"):
@@ -361,7 +362,7 @@ class SplitMetadata(SplitSummary):
     index_files: tuple[IndexFile, ...]
     source_files: tuple[IndexedFile, ...] | None = None
     term_filters: tuple[FilterPlace, ...] = ()
-    replaced: Replaced = Replaced()
+    replaced: Replacements = Replacements()
 
 
 @dataclass(frozen=True, kw_only=True)

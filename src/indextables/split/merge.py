@@ -38,7 +38,7 @@ from indextables.split.footer import (
     ROW_BITS,
     Footer,
     IndexedFile,
-    Replaced,
+    Replacements,
     RowIdRange,
     SplitMetadata,
 )
@@ -298,7 +298,7 @@ class _Merge:
                 index_files=tuple(files),
                 source_files=self._source_files,
                 term_filters=filters,
-                replaced=_replaced(self._parts),
+                replaced=_replacements(self._parts),
             ),
         )
 
@@ -473,17 +473,17 @@ def _arrange(sources: Sequence[MergeSource], mapping: Mapping) -> list[_Part]:
     return parts
 
 
-def _replaced(parts: Sequence[_Part]) -> Replaced:
+def _replacements(parts: Sequence[_Part]) -> Replacements:
     """The splits that are indexed again, and those that sources of this merge have replaced."""
-    whole = Replaced()
+    whole = Replacements()
     for part in parts:
         footer = part.source.footer
         if footer is None:
-            whole = whole.then(Replaced(files=(part.source.path.rpartition("/")[2],)))
+            whole = whole.then(Replacements(files=(part.source.path.rpartition("/")[2],)))
             continue
         whole = whole.then(footer.replaced)
         if not part.native:
-            whole = whole.then(Replaced(tuple((each.source, each.rows) for each in part.ranges)))
+            whole = whole.then(Replacements(tuple((each.source, each.rows) for each in part.ranges)))
     return whole
 
 
