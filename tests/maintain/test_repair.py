@@ -9,6 +9,9 @@ import pytest
 
 import indextables as it
 from indextables.errors import IndexTablesError, LogError, OptionError, TableNotFoundError
+from indextables.log.conflict import Draft
+from indextables.log.format.actions import Metadata
+from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.merge import merge
 from indextables.maintain.repair import repair
@@ -180,6 +183,36 @@ def test_a_table_whose_repair_was_interrupted_is_not_written_to(
     assert repair(str(tmp_path), None, Options(), engine="test").valid_splits == 3
     assert ids(tmp_path) == rows
     appended(tmp_path, 1)
+
+
+def test_a_first_write_is_refused_if_a_repair_was_interrupted_while_it_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commit would end the repair, and the splits of the lost log would be orphans."""
+    appended(tmp_path, 3)
+    rows, before = ids(tmp_path), splits(tmp_path)
+    shutil.rmtree(tmp_path / LOG)
+    create, commit = TransactionLog.create, TransactionLog.commit
+
+    def interrupted(log: TransactionLog, draft: Draft, base: Snapshot) -> Snapshot:
+        if draft.operation == "REPAIR":
+            raise KeyboardInterrupt
+        return commit(log, draft, base)
+
+    def late(log: TransactionLog, metadata: Metadata, *, operation: str = "CREATE TABLE") -> Snapshot | None:
+        if operation != "REPAIR":
+            with pytest.raises(KeyboardInterrupt):
+                repair(str(tmp_path), None, Options(), engine="test")
+        return create(log, metadata, operation=operation)
+
+    monkeypatch.setattr(TransactionLog, "commit", interrupted)
+    monkeypatch.setattr(TransactionLog, "create", late)
+    with pytest.raises(LogError, match="was interrupted before its splits were in the log; run REPAIR"):
+        appended(tmp_path, 1)
+    monkeypatch.undo()
+    assert splits(tmp_path) == before
+    assert repair(str(tmp_path), None, Options(), engine="test").valid_splits == 3
+    assert ids(tmp_path) == rows
 
 
 def test_an_empty_table_that_was_repaired_is_written_to(tmp_path: Path) -> None:

@@ -315,6 +315,7 @@ def _make_draft(
         base = _create(log, planned.target.metadata)
         if base is None:
             base = log.snapshot()
+            _check_repaired(log, base)
             again = _plan_again(planned, base, options)
             if again is None:
                 delete_uncommitted(log.store, [add.path for add in adds])
