@@ -11,6 +11,7 @@ import pytest
 
 from indextables import metrics
 from indextables.errors import CredentialsError, StateExpiredError, StoreError
+from indextables.log import checkpoint as checkpointing
 from indextables.log.conflict import Draft
 from indextables.log.format import checkpoint_files
 from indextables.log.format.actions import MergeSkip, Txn, schema_hash
@@ -333,6 +334,20 @@ def test_compaction_cuts_manifests_at_their_size(store: WatchedStore) -> None:
     assert written.num_manifests == 3
     assert [m.num_entries for m in state_of(log).manifests] == [15, 15, 10]
     assert not log.checkpoint().written, "that is as clean as it gets"
+
+
+def test_manifests_of_large_entries_are_cut_before_readers_refuse_them(
+    store: WatchedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = with_state(store).snapshot().files()
+    monkeypatch.setattr(checkpointing, "MAX_MANIFEST_BYTES", entries.slice(0, 12).nbytes)
+    log = a_log(store)
+    append(log, *(f"new-{n}.split" for n in range(20)))
+    log.checkpoint(compact=False)
+    assert [m.num_entries for m in state_of(log).manifests] == [40, 10, 10]
+    log.checkpoint()
+    assert max(m.num_entries for m in state_of(log).manifests) <= 12
+    assert paths_of(fresh(log)) == sorted([*MANY, *(f"new-{n}.split" for n in range(20))])
 
 
 def test_compaction_merges_small_manifests(store: WatchedStore) -> None:

@@ -12,15 +12,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from indextables import limits
 from indextables.errors import (
     CommitAttemptsError,
     CommitConflictError,
     CommitUnknownError,
     CredentialsError,
+    LogError,
     OutcomeUnknownError,
     StoreError,
 )
 from indextables.log.conflict import Draft
+from indextables.log.format import version_file as version_files
 from indextables.log.format.actions import (
     Add,
     CommitInfo,
@@ -818,3 +821,20 @@ def test_a_commit_that_the_disk_did_not_confirm_is_unknown_though_its_version_ca
     with pytest.raises(CommitUnknownError, match="could not be flushed"):
         append(log, "a")
     assert log.snapshot().version == base.version + 1
+
+
+@pytest.mark.parametrize("compress", [True, False])
+def test_a_version_that_no_reader_would_accept_is_not_written(
+    store: WatchedStore, monkeypatch: pytest.MonkeyPatch, compress: bool
+) -> None:
+    """Else the table could not be read any more."""
+    log = a_table(store, {"transaction.compression.enabled": str(compress)})
+    append(log, "a.split")
+    monkeypatch.setattr(limits, "MAX_UNPACKED", 5000)
+    monkeypatch.setattr(version_files, "MAX_UNPACKED", 5000)
+    with pytest.raises(LogError, match="readers accept at most 5000; it was not written") as caught:
+        append(log, *(f"b-{n}.split" for n in range(100)))
+    assert caught.value.not_committed
+    append(log, "c.split")
+    invalidate()
+    assert paths_of(a_log(store).snapshot()) == ["a.split", "c.split"]

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from indextables import limits
 from indextables.errors import CorruptLogError
-from indextables.log.format import checkpoint_files
+from indextables.log.format import checkpoint_files, version_file
 from indextables.log.format.actions import Format, MergeSkip, Metadata, Protocol, Txn
 from indextables.log.format.checkpoint_files import (
     EncodedCheckpoint,
@@ -18,10 +19,11 @@ from indextables.log.format.checkpoint_files import (
     encode_checkpoint,
     read_checkpoint,
 )
+from indextables.log.format.version_file import encode_lines
 from indextables.store import Store, open_store
 from tests.log.entries import an_add
 
-OTHERS = [
+OTHERS: list[Any] = [
     Protocol(min_reader_version=3, min_writer_version=3),
     Metadata(id="i", schema_string="{}", partition_columns=["date"], format=Format(), configuration={}),
     Txn(app_id="clicks", version=7),
@@ -57,6 +59,17 @@ def test_a_small_checkpoint_is_one_file_as_the_original_packs_it(any_store: Stor
     keys = [next(iter(json.loads(line))) for line in gzip.decompress(data[2:]).splitlines()]
     assert keys == ["protocol", "metaData", "txn", "mergeskip", *["add"] * 20]
     assert read_checkpoint(any_store, 12) == [*OTHERS, *ADDS]
+
+
+def test_a_part_of_large_actions_is_cut_before_readers_refuse_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = len(encode_lines((*OTHERS, *ADDS)))
+    for module in (limits, version_file, checkpoint_files):
+        monkeypatch.setattr(module, "MAX_UNPACKED", whole // 3)
+    encoded = _write(store)
+    assert encoded.parts == len(encoded.files) - 1 > 1
+    assert read_checkpoint(store, 12) == [*OTHERS, *ADDS]
 
 
 def test_a_large_checkpoint_is_in_parts_with_the_list_written_last(

@@ -25,6 +25,7 @@ from indextables.errors import (
     StoreError,
     UnsafeStoreError,
 )
+from indextables.limits import MAX_UNPACKED
 from indextables.log.conflict import without_registry
 from indextables.log.environment import Environment
 from indextables.log.format.actions import (
@@ -79,6 +80,9 @@ _HOPELESS = (CredentialsError, ObjectMissingError, UnsafeStoreError)
 
 # How many manifests are encoded and sent at the same time; few, since their bytes are in memory.
 _WRITERS = 4
+
+# The size of entries in memory at which a manifest is cut: readers refuse one that is too large.
+MAX_MANIFEST_BYTES = MAX_UNPACKED // 2
 
 # A state must be visible within this time after its first manifest was written: half the age at which
 # manifests that no state refers to may be deleted (`retention.MIN_MANIFEST_AGE_HOURS`).
@@ -381,7 +385,7 @@ class _StateWriter:
         base_manifests = tuple(_normalise(m, folder) for m in base.manifests)
         removed = removed_from_base(self.snapshot)
         added = delta.files()
-        new = (self._write_manifest(added),) if added.num_rows else ()
+        new = tuple(self._write_manifest(part) for part in _cut(added)) if added.num_rows else ()
         removed_bytes = sum(delta.removed[path].size or 0 for path in removed)
         return self._state(
             manifests=base_manifests + new,
@@ -428,7 +432,7 @@ class _StateWriter:
     def _chunks(self, listed: pa.Table) -> Iterator[pa.Table]:
         size = self.loader.options.get(opt.STATE_ENTRIES_PER_MANIFEST)
         for start in range(0, listed.num_rows, size):
-            yield listed.slice(start, size)
+            yield from _cut(listed.slice(start, size))
 
     def _write_manifest(self, entries: pa.Table) -> ManifestInfo:
         partition_columns = self.snapshot.partition_columns
@@ -483,6 +487,16 @@ class _StateWriter:
             metadata=_metadata_with(snapshot.metadata, registry),
             extra=encode_header(header),
         )
+
+
+def _cut(entries: pa.Table) -> Iterator[pa.Table]:
+    """The entries in parts that manifests can hold."""
+    if entries.num_rows > 1 and entries.nbytes > MAX_MANIFEST_BYTES:
+        half = entries.num_rows // 2
+        yield from _cut(entries.slice(0, half))
+        yield from _cut(entries.slice(half))
+    else:
+        yield entries
 
 
 def _live_skips(snapshot: Snapshot, listed: pa.Table) -> list[MergeSkip]:

@@ -9,12 +9,13 @@ damaged: then a listing of the log folder finds the newest state, so it never ca
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from indextables.errors import CorruptLogError, ObjectMissingError
+from indextables.limits import MAX_UNPACKED
 from indextables.log.format import version_file
 from indextables.log.format.actions import Action, Add
 from indextables.log.format.names import POINTER, state_folder
@@ -68,14 +69,14 @@ def encode_checkpoint(actions: Sequence[Action], *, version: int, now_ms: int) -
     """
     others = [action for action in actions if not isinstance(action, Add)]
     ordered = [*others, *(action for action in actions if isinstance(action, Add))]
-    if len(ordered) <= ACTIONS_PER_PART:
-        return EncodedCheckpoint({checkpoint_file(version): _pack(ordered)})
+    starts = range(0, max(len(ordered), 1), ACTIONS_PER_PART)
+    packed = [data for start in starts for data in _pack(ordered[start : start + ACTIONS_PER_PART])]
+    if len(packed) == 1:
+        return EncodedCheckpoint({checkpoint_file(version): packed[0]})
     checkpoint_id = secrets.token_hex(_ID_BYTES)
     files = {
-        f"{version:020d}.checkpoint.{checkpoint_id}.{part:05d}.json": _pack(
-            ordered[start : start + ACTIONS_PER_PART]
-        )
-        for part, start in enumerate(range(0, len(ordered), ACTIONS_PER_PART), start=1)
+        f"{version:020d}.checkpoint.{checkpoint_id}.{part:05d}.json": data
+        for part, data in enumerate(packed, start=1)
     }
     parts = _Parts(version, checkpoint_id, list(files), now_ms)
     # The list of parts is written last: without it, the parts are ignored.
@@ -107,8 +108,15 @@ def read_checkpoint(store: Store, version: int) -> list[Action]:
     return [action for part in parts for action in _read_part(store, part)]
 
 
-def _pack(actions: Sequence[Action]) -> bytes:
-    return version_file.pack(version_file.encode_lines(actions), legacy=True)
+def _pack(actions: Sequence[Action]) -> Iterator[bytes]:
+    """The actions as a part, or as several parts if readers would refuse a single one as too large."""
+    text = version_file.encode_lines(actions)
+    if len(text) > MAX_UNPACKED and len(actions) > 1:
+        half = len(actions) // 2
+        yield from _pack(actions[:half])
+        yield from _pack(actions[half:])
+    else:
+        yield version_file.pack(text, legacy=True)
 
 
 def _read_parts(text: bytes, version: int, url: str) -> list[str] | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import msgspec
 from isal import isal_zlib
 
-from indextables.errors import CorruptLogError
+from indextables.errors import CorruptLogError, LogError
 from indextables.limits import MAX_UNPACKED, records_limit, unpacked_limit
 from indextables.log.format.actions import Action, Add, Line, MergeSkip, Remove, line_of
 from indextables.schema.values import NULL_PARTITION
@@ -30,9 +30,22 @@ _DECODER = msgspec.json.Decoder(Line)
 
 
 def encode(actions: Iterable[Action], *, compress: bool = True) -> bytes:
-    """The bytes of a version file that holds the actions, in their order."""
+    """The bytes of a version file that holds the actions, in their order.
+
+    Raises:
+        LogError: no reader would accept the file, because it is too large.
+    """
     lines = encode_lines(actions)
-    return pack(lines) if compress else _seal(lines)
+    data = pack(lines) if compress else _seal(lines)
+    size, limit = (len(lines), unpacked_limit(len(data))) if compress else (len(data), MAX_UNPACKED)
+    if size > limit:
+        count = lines.count(b"\n")
+        raise LogError(
+            f"a version of {count} actions would have {size} bytes, and readers accept at most {limit}; it "
+            "was not written; write fewer or larger splits at once, or collect statistics of fewer columns "
+            "(dataSkippingNumIndexedCols)"
+        )
+    return data
 
 
 def decode(data: bytes, url: str) -> list[Action]:
