@@ -21,7 +21,7 @@ from indextables.options import PREFIX, Options, Where, reading
 from indextables.options.declare import HADOOP_PREFIX, MASK, is_secret
 from indextables.options.maintenance import MAX_WAIT_SECONDS
 from indextables.read.split_source import close_splits
-from indextables.read.table_context import forget_bundles
+from indextables.read.table_context import drop_cached_bundles
 from indextables.records import dataclass
 from indextables.split.index.cache import index_cache
 from indextables.store import open_store
@@ -128,7 +128,7 @@ def flush_disk_cache(*, options: OptionValues = None) -> FlushResult:
 
 def flush_searchers() -> int:
     """Close the open splits and indexes of this process, and return the number of splits."""
-    forget_bundles()
+    drop_cached_bundles()
     return close_splits()
 
 

@@ -253,8 +253,8 @@ class CommitUnknownError(LogError):
     def __init__(self, url: str, version: int, cause: str, *, token: str) -> None:
         super().__init__(
             f"it is unknown whether version {version} of {url} was committed ({cause}); its files remain; "
-            f"before repeating the operation call Table.commit_outcome('{token}'), or look for this token in "
-            "the table's history"
+            f"before repeating the operation call Table.commit_outcome('{token}'), or search for this token "
+            "in the table's history"
         )
         self.version = version
         self.cause = cause

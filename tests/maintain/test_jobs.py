@@ -92,7 +92,7 @@ def test_a_process_that_has_got_the_number_of_a_dead_one_is_another() -> None:
     assert jobs.jobs(JobKind.MERGE)[0].status is JobStatus.WAITING
     record = jobs.load(made.id)
     assert record is not None
-    jobs.save(made.id, {**msgspec.structs.asdict(record), "born": "0"})
+    jobs.save(made.id, {**msgspec.structs.asdict(record), "owner_start": "0"})
     assert jobs.jobs(JobKind.MERGE)[0].status is JobStatus.FAILED
 
 
@@ -177,7 +177,7 @@ def test_a_folder_of_jobs_that_was_open_to_others_is_closed(own_folder: Path) ->
 
 
 ODD = {
-    "0123456789a0.json": '{"born": "1"}',
+    "0123456789a0.json": '{"owner_start": "1"}',
     "0123456789a1.json": "[]",
     "0123456789a2.json": '{"id": "another", "kind": "merge", "table": "t", "status": "RUNNING", "host": "h", "owner": 1}',
     "0123456789a3.json": '{"id": "0123456789a3", "kind": "merge", "table": "t", "status": "RUNNING", "host": "h", "owner": "me"}',
@@ -199,7 +199,7 @@ def test_odd_files_among_the_jobs_never_fail_a_merge(own_folder: Path, age: int)
     for name, text in ODD.items():
         (home / name).write_text(text, encoding="latin-1")
     for name in ("thesis.tex", "x.json", "0123456789ab.json.bak"):
-        (home / name).write_text('{"born": "1"}')
+        (home / name).write_text('{"owner_start": "1"}')
     for path in home.iterdir():
         if not path.is_symlink():
             then = path.stat().st_mtime - age

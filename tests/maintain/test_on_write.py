@@ -91,9 +91,9 @@ def test_a_merge_waits_until_there_is_work_for_enough_batches(tmp_path: Path) ->
     options = Options.parse(given)
     appended(tmp_path, 4)
     appended(tmp_path, 3)
-    assert on_write.due(log_of(tmp_path).snapshot(), options, processors=4) is None
+    assert on_write.merge_to_start(log_of(tmp_path).snapshot(), options, processors=4) is None
     appended(tmp_path, 4)
-    wanted = on_write.due(log_of(tmp_path).snapshot(), options, processors=4)
+    wanted = on_write.merge_to_start(log_of(tmp_path).snapshot(), options, processors=4)
     assert wanted is not None
     assert wanted.batch == 2
     on_write.merge_now(log_of(tmp_path), options, processors=4)

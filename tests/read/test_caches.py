@@ -183,7 +183,7 @@ def test_a_plan_follows_commits_and_other_options(tmp_path: Path) -> None:
 def test_counts_and_groups_are_the_same_however_splits_are_divided_among_threads(
     table: Opened, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    monkeypatch.setattr(importlib.import_module("indextables.read.execute"), "_GRAIN_ROWS", rows)
+    monkeypatch.setattr(importlib.import_module("indextables.read.execute"), "_ROWS_PER_THREAD", rows)
     monkeypatch.setattr(importlib.import_module("indextables.read.execute"), "_MERGED_ROWS", rows)
     for _ in range(2):  # closed, and open
         assert count_matches(table, "all") == 4

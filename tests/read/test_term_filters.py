@@ -138,7 +138,7 @@ def test_scores_are_those_without_filters(folder: Path, tmp_path: Path) -> None:
         found = indextables.open(folder, options=options).search(query, field="t", limit=50, scores=True)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("indextables.read.split_reader.SplitReader.may_match", lambda *_: True)
-            patched.setattr("indextables.read.split_reader.SplitReader.filters_pay", lambda *_: False)
+            patched.setattr("indextables.read.split_reader.SplitReader.should_test_filters", lambda *_: False)
             patched.setattr(sys.modules["indextables.read.search"], "_counts", Cache(0))
             plain = indextables.open(folder, options=options).search(query, field="t", limit=50, scores=True)
         assert found.equals(plain), query

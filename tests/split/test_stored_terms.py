@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from indextables.split import footer as footers
-from indextables.split.footer import Footer, Piece, forget_tails, read_footer, read_ranges, read_tail
+from indextables.split.footer import Footer, Piece, drop_cached_tails, read_footer, read_ranges, read_tail
 from indextables.split.index import files
 from indextables.split.index.files import decode_piece
 from indextables.split.index.loader import StoredTerms
@@ -31,7 +31,7 @@ def rows(count: int = 3000) -> pa.Table:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    forget_tails()
+    drop_cached_tails()
     return open_store(f"memory://stored-{tmp_path.name}/t")
 
 
@@ -117,7 +117,7 @@ def test_a_damaged_dictionary_decides_nothing(store: Store) -> None:
     for piece in dictionary_pieces(footer_of(store)):
         damaged = bytearray(whole)
         damaged[piece.offset + piece.length // 2] ^= 4
-        forget_tails()
+        drop_cached_tails()
         store.put("a.split", bytes(damaged))
         assert stored_terms(store).has_any("t:t", ["absent"]) is None
 

@@ -8,7 +8,7 @@ import pytest
 from indextables.errors import StoreError
 from indextables.split import footer as tail
 from indextables.split.footer import (
-    forget_tails,
+    drop_cached_tails,
     is_tail_cached,
     read_filter_tail,
     read_ranges,
@@ -23,7 +23,7 @@ DATA = bytes(n % 251 for n in range(SIZE))
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    forget_tails()
+    drop_cached_tails()
     opened = open_store(f"memory://tail-{tmp_path.name}/t")
     opened.put("s", DATA)
     return opened

@@ -328,7 +328,7 @@ def _check_state(loader: Loader, snapshot: Snapshot, created: _CreatedState, env
     """
     if not _has_version(loader, snapshot):
         path = state_file(snapshot.version)
-        # A table made anew may have a state of this number by now, which must stay.
+        # A table that was created again may have a state of this number by now, which must stay.
         with suppress(ObjectMissingError):
             if loader.log.get(path) == created.data:
                 loader.log.delete([path])

@@ -107,7 +107,7 @@ class Entries:
         if metrics.may_null is not None:
             return metrics.spread(metrics.may_null)
         mask = np.ones(self.count, dtype=np.bool_)
-        stats, places = self._column("stats"), np.flatnonzero(self.ours)
+        stats, places = self._column("stats"), np.flatnonzero(self.has_own_statistics)
         if stats is not None and len(places):
             selected = stats if len(places) == self.count else stats.take(pa.array(places))
             mask[places] = ~as_mask(pc.match_substring_regex(selected, _count_pattern(column.name, "0")))
@@ -123,7 +123,7 @@ class Entries:
         # Only a file without bounds can have nulls alone.
         if any(not bound.null_count for bound in bounds):
             return mask
-        silent = self.ours
+        silent = self.has_own_statistics
         for bound in bounds:
             silent = silent & as_mask(bound.is_null())
         places = np.flatnonzero(silent)
@@ -132,7 +132,7 @@ class Entries:
         return mask
 
     @cached_property
-    def ours(self) -> Mask:
+    def has_own_statistics(self) -> Mask:
         """Which entries have statistics of this implementation."""
         mask = np.zeros(self.count, dtype=np.bool_)
         tags = self._column("splitTags")
@@ -173,7 +173,7 @@ class Entries:
         least, greatest = self._column("minValues"), self._column("maxValues")
         if least is None or greatest is None or is_collated(column):
             return ColumnMetrics(self.count)
-        foreign = ~self.ours
+        foreign = ~self.has_own_statistics
         any_foreign = bool(foreign.any())
         if any_foreign and foreign.all() and column.type not in _FOREIGN_TYPES:
             return ColumnMetrics(self.count)

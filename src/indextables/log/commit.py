@@ -1,17 +1,17 @@
 """Commits: create the next version, or raise a conflict.
 
 ```
-draft ─► read what came between, check that the draft still holds ◄────────────────────┐
-                            │                                                          │
-                            ▼                                                          │
-         actions ─► create <version>.json if absent ──► ours: committed                │
-                                       ├──────────────► another's, or forgotten: wait ─┘
-                                       └──────────────► no reply: outcome unknown
+draft ─► read the versions since the base, check them for conflicts ◄────────────────────────┐
+              │                                                                              │
+              ▼                                                                              │
+         create <version>.json if absent ─► created by this writer: committed                │
+                          ├───────────────► created by another one, or not confirmed: wait ──┘
+                          └───────────────► no reply: outcome unknown
 ```
 
 Versions after the base are read before the first attempt too, and the base is compared by its token. Versions
 after an old base may have been committed and cleaned up: creating one of them again would succeed, but
-readers would ignore it. As this can also happen between the read and the creation, it is checked once more
+readers would ignore it. As this can also happen between the read and the creation, the version is confirmed
 after the creation. From the moment a create was sent, every failure means that the outcome is unknown, unless
 it is proven that the version is not ours.
 """
@@ -125,7 +125,7 @@ def create_table(
     try:
         created = running.create(0, actions)
         if running.pending is not None and not created:
-            created = running.is_ours(0)
+            created = running.is_own_version(0)
         if not created or running.confirm(0, None) is not _Confirmation.COMMITTED:
             return None
         return loader.replay([(0, actions)])
@@ -352,7 +352,7 @@ class _Commit:
     def _by_token(self, version: int, token: str) -> _Confirmation:
         return self._mark_committed() if token == self.token else self._delete_version_file(version)
 
-    def is_ours(self, version: int) -> bool:
+    def is_own_version(self, version: int) -> bool:
         """Whether the file at a pending version is ours; raises if it is absent, since it may yet appear."""
         path = version_path(version)
         try:

@@ -499,7 +499,7 @@ class _ReadEntries(NamedTuple):
     batches: list[Entries]
 
 
-# By the identity of the list, as long as it lives.
+# By the id of the list, which is removed from the cache with the list.
 _read_entries: dict[int, _ReadEntries] = {}
 
 

@@ -25,7 +25,7 @@ from indextables.store import ObjectInfo
 HOUR_MS = 3_600_000
 # The minimum age at which unreferenced manifests are deleted: a running checkpoint may need younger ones.
 MIN_MANIFEST_AGE_HOURS = 1.0
-# The minimum age at which objects that tried the store are deleted: their processes are dead.
+# The minimum age at which probe objects are deleted: the processes that wrote them have ended.
 _PROBE_AGE_MS = 24 * HOUR_MS
 # A limit on the number of versions does not apply to versions younger than this: operations may use them.
 MIN_VERSION_AGE_MS = HOUR_MS
@@ -157,7 +157,7 @@ def late_states(loader: Loader, listing: Listing) -> set[int]:
 
     The request that creates a state may arrive late, when a truncation has deleted the version and the
     manifests. Such a state is all that is left of its version, and the newest version is read from a later
-    one. A state that is damaged looks different, unless its version is older than the retention promises:
+    one. A state that is damaged looks different, unless its version is older than the retention:
     the version's file, or the next version, which follows it or has an even newer state, is still there.
     """
     alone = [v for v in listing.states if v not in listing.versions and v not in listing.checkpoints]

@@ -503,7 +503,7 @@ class Snapshot:
     def _may_hold(self, manifest: ManifestInfo, where: Predicate | None) -> bool:
         if where is None or not manifest.partition_bounds:
             return True
-        return self._overlap(where, manifest.partition_bounds, ordered=is_ours(manifest.path))
+        return self._overlap(where, manifest.partition_bounds, ordered=is_own_manifest(manifest.path))
 
     def _overlap(self, where: Predicate, bounds: Mapping[str, Bounds], *, ordered: bool) -> bool:
         if not ordered:
@@ -542,7 +542,7 @@ def _schema(text: str) -> pa.Schema:
     return to_arrow(text)
 
 
-def is_ours(manifest_path: str) -> bool:
+def is_own_manifest(manifest_path: str) -> bool:
     """Whether a manifest was written by this engine, by its name."""
     name = manifest_path.rsplit("/", 1)[-1]
     return len(name.removeprefix("manifest-").removesuffix(".avro")) == MANIFEST_ID_LENGTH
@@ -566,7 +566,7 @@ def _apply(listed: pa.Table, delta: Delta, tombstones: Iterable[str] = ()) -> pa
 def _last_of_each_path(tables: list[pa.Table]) -> pa.Table:
     """One list; if several manifests have a path, the last one counts."""
     whole = pa.concat_tables(tables)
-    if len(tables) == 1 or surely_distinct(whole["path"]):
+    if len(tables) == 1 or certainly_distinct(whole["path"]):
         return whole
     numbered = whole.select(["path"]).append_column("row", pa.array(np.arange(whole.num_rows)))
     last = numbered.group_by("path").aggregate([("row", "max")])["row_max"]
@@ -582,7 +582,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 
 
-def surely_distinct(texts: pa.ChunkedArray) -> bool:
+def certainly_distinct(texts: pa.ChunkedArray) -> bool:
     """Whether the ends of the texts are all different; false means that this is unknown.
 
     Texts with different ends are different, so true is always right. Several times as fast as counting.

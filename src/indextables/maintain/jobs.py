@@ -60,8 +60,8 @@ class JobRecord(msgspec.Struct, frozen=True):
     error: str | None = None
     started: float = 0.0
     ended: float | None = None
-    born: str = ""
-    before: int = 0
+    owner_start: str = ""
+    done_before: int = 0
 
 
 def folder() -> Path | None:
@@ -114,7 +114,7 @@ def remove_older(seconds: float) -> None:
             if time.time() - path.lstat().st_mtime < seconds:
                 continue
             record = _read(path)
-            if record is None or record.ended is not None or not alive(record.owner, record.born):
+            if record is None or record.ended is not None or not is_running(record.owner, record.owner_start):
                 path.unlink()
 
 
@@ -133,7 +133,7 @@ def _files() -> Iterator[Path]:
                 yield path
 
 
-def born(process: int) -> str:
+def start_time(process: int) -> str:
     """The start time of a process, in ticks of its system; empty if it is unknown."""
     try:
         # The name of a program, in parentheses, may hold blanks; the fields after it do not.
@@ -143,7 +143,7 @@ def born(process: int) -> str:
     return fields[19]
 
 
-def alive(process: int, since: str) -> bool:
+def is_running(process: int, since: str) -> bool:
     """Whether a process runs that has this start time, so that a reused process id does not count."""
     try:
         os.kill(process, 0)
@@ -151,7 +151,7 @@ def alive(process: int, since: str) -> bool:
         return False
     except PermissionError:
         return True
-    return born(process) == since
+    return start_time(process) == since
 
 
 def _read(path: Path) -> JobRecord | None:
@@ -208,9 +208,9 @@ class Job:
     ended: float | None = None
     host: str = field(default_factory=socket.gethostname)
     owner: int = field(default_factory=os.getpid)
-    born: str = ""
+    owner_start: str = ""
     # How much was done in earlier passes.
-    before: int = 0
+    done_before: int = 0
     # Set when the job ends, in the process where it runs.
     finished: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
@@ -288,7 +288,7 @@ def begin(
     """
     record = Job(secrets.token_hex(6), kind, table, status, total, total_batches=batches)
     record.owner = record.owner if owner is None else owner
-    record.born = born(record.owner)
+    record.owner_start = start_time(record.owner)
     retention_ms = options.get(opt.JOB_RETENTION_MS)
     with _lock:
         now = time.time()
@@ -321,7 +321,7 @@ def add_work(job_id: str, total: int, batches: int) -> None:
     """Add tasks and batches to a job."""
 
     def change(record: Job) -> None:
-        record.before = record.done = record.total
+        record.done_before = record.done = record.total
         record.total, record.total_batches = record.total + total, record.total_batches + batches
 
     _change(job_id, change)
@@ -332,7 +332,7 @@ def progress(job_id: str, done: int, of: int) -> None:
 
     def change(record: Job) -> None:
         record.status = JobStatus.RUNNING
-        record.done = record.before + (record.total - record.before) * done // max(of, 1)
+        record.done = record.done_before + (record.total - record.done_before) * done // max(of, 1)
 
     _change(job_id, change)
 
@@ -432,7 +432,7 @@ def _of(record: JobRecord) -> Job | None:
 def _with_status(record: Job) -> Job:
     """Set the status of a job whose process has ended to failed."""
     here = record.host == socket.gethostname()
-    if record.ended is None and here and not alive(record.owner, record.born):
+    if record.ended is None and here and not is_running(record.owner, record.owner_start):
         record.status, record.ended = JobStatus.FAILED, time.time()
         record.error = "its process has ended"
     return record

@@ -49,8 +49,8 @@ def check(options: Options) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """A merge that should start now; each batch of merged splits is one version."""
+class WriteMerge:
+    """A merge that a write starts; each batch of merged splits is one version."""
 
     merge_options: MergeOptions
     batch: int
@@ -64,8 +64,8 @@ class Due:
 _FIRST_TARGET = 16 << 20
 
 
-def due(snapshot: Snapshot, options: Options, processors: int) -> Due | None:
-    """The merge that a write should start now, if it should start one.
+def merge_to_start(snapshot: Snapshot, options: Options, processors: int) -> WriteMerge | None:
+    """The merge that a write starts; None if there is not enough to merge.
 
     If a merge needs many splits, small targets come first: splits of one size are merged into one of the next
     size, so that merges write only a small multiple of the bytes of the writes.
@@ -80,7 +80,7 @@ def due(snapshot: Snapshot, options: Options, processors: int) -> Due | None:
         tasks = sized.tasks(snapshot, options, MergeOutcome(), time.time_ns() // 1_000_000)
         enough = len(tasks) >= max(1, batch * options.get(opt.MIN_BATCHES))
         if enough and any(len(task.sources) >= least for task in tasks):
-            return Due(replace(sized, max_new_splits=batch * options.get(opt.BATCHES_AT_ONCE)), batch)
+            return WriteMerge(replace(sized, max_new_splits=batch * options.get(opt.BATCHES_AT_ONCE)), batch)
         if target >= largest:
             return None
         target *= least
@@ -96,7 +96,7 @@ def purges_after(writes: int, options: Options) -> bool:
 class MergeRound:
     """A round of a merge after a write: one merge of at most `mergeOnWrite.maxConcurrentBatches` batches."""
 
-    due: Due
+    merge: WriteMerge
     merge_pass: MergePass
     # Whether this round or an earlier one merged splits.
     merged: bool = False
@@ -106,7 +106,7 @@ def plan_merge_on_write(
     log: TransactionLog, options: Options, processors: int, *, owner: int | None = None
 ) -> TaskSet | None:
     """Plan the first round of the merge that a write starts; None if there is not enough to merge."""
-    merge = due(log.snapshot(), options, processors)
+    merge = merge_to_start(log.snapshot(), options, processors)
     return None if merge is None else _plan_round(log, options, merge, merged=False, owner=owner)
 
 
@@ -119,7 +119,7 @@ def finish_merge_on_write(
     owner: int | None = None,
 ) -> TaskSet | None:
     """Commit merged splits; returns further tasks. After the last round, the table may be purged."""
-    finished = finish_merge(log, state.due.options(options), state.merge_pass, results)
+    finished = finish_merge(log, state.merge.options(options), state.merge_pass, results)
     if isinstance(finished, TaskSet):
         return replace(finished, state=replace(state, merge_pass=finished.state))
     jobs.end(state.merge_pass.job)
@@ -128,14 +128,16 @@ def finish_merge_on_write(
     for reason in finished.failed:
         _logger.warning("the merge after a write to %s skipped a group: %s", log.store.url, reason)
     merged = state.merged or finished.new_splits > 0
-    again = _plan_round(log, options, state.due, merged=merged, owner=owner) if finished.new_splits else None
+    again = (
+        _plan_round(log, options, state.merge, merged=merged, owner=owner) if finished.new_splits else None
+    )
     if again is None and merged and options.get(opt.PURGE_ON_WRITE) and options.get(opt.PURGE_AFTER_MERGE):
         purge_now(log, options)
     return again
 
 
 def _plan_round(
-    log: TransactionLog, options: Options, merge: Due, *, merged: bool, owner: int | None
+    log: TransactionLog, options: Options, merge: WriteMerge, *, merged: bool, owner: int | None
 ) -> TaskSet | None:
     planned = plan_merge(log, merge.options(options), merge.merge_options, owner=owner)
     if not isinstance(planned, TaskSet):

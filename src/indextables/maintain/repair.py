@@ -238,10 +238,10 @@ def rebuild(store: Store) -> RebuiltTable:
     adds: list[Add] = []
     for footer in reversed(live):
         if _fits(footer, schema, partitions):
-            adds.append(_our_add(footer))
+            adds.append(_add_of_footer(footer))
         else:
             bad.append((footer.path, _OTHER_COLUMNS))
-    adds += [_original_add(each.info, each.original) for each in originals if each.original]
+    adds += [_add_of_bundle(each.info, each.original) for each in originals if each.original]
     metadata = Metadata(
         id=str(uuid.uuid4()),
         schema_string=from_arrow(schema),
@@ -325,12 +325,12 @@ def _fits(footer: Footer, schema: pa.Schema, partitions: Sequence[str]) -> bool:
     )
 
 
-def _our_add(footer: Footer) -> Add:
+def _add_of_footer(footer: Footer) -> Add:
     built = SplitFile.of(footer, footer.size, footer.footer_start)
     return add_action(footer.path, built, data_change=True, started_ms=local_time_ms())
 
 
-def _original_add(info: ObjectInfo, bundle: BundleMetadata) -> Add:
+def _add_of_bundle(info: ObjectInfo, bundle: BundleMetadata) -> Add:
     return Add(
         path=info.path,
         partition_values=folder_values(info.path),

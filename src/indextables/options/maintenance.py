@@ -45,7 +45,7 @@ METADATA_FILE: Option[str | None] = option(
     optional_text,
     None,
     "The current metadata file of an Iceberg table, which companion.freshness = latest reads. Only the "
-    "catalog of the table knows it; a search of the table by its own name in Spark sets it.",
+    "catalog of the table has it; a search of the table by its own name in Spark sets it.",
     where=_READ,
     default_text="that of the folder, or of the catalog that the index was built with",
 )

@@ -72,7 +72,7 @@ def stream(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator
         return
     at_once = parallelism(spec.table.options)
     chosen = sufficient_splits(spec, splits)
-    if spec.where is not None and sum(ref.num_records or _GRAIN_ROWS for ref in chosen) < _FEW_ROWS:
+    if spec.where is not None and sum(ref.num_records or _ROWS_PER_THREAD for ref in chosen) < _FEW_ROWS:
         at_once = 1 if splits_at_once(store, chosen, spec.table) == 1 else at_once
     groups = split_groups(spec, chosen, at_once, store)
     scans = min(at_once, len(groups))
@@ -144,28 +144,28 @@ def _of_splits(
 ) -> Iterator[T]:
     """The results of a function for each split, computed in several threads if there is enough work."""
     # Opening a split takes longer than searching few rows.
-    most = _GRAIN_ROWS if splits_at_once(store, splits, table) == 1 else 1
-    grains = max(1, -(-sum(ref.num_records or most for ref in splits) // most))
+    most = _ROWS_PER_THREAD if splits_at_once(store, splits, table) == 1 else 1
+    groups = max(1, -(-sum(ref.num_records or most for ref in splits) // most))
     works = (
-        partial(_compute, grain, compute)
-        for grain in _grains(open_readers(store, splits, table, where), most)
+        partial(_compute, group, compute)
+        for group in _thread_groups(open_readers(store, splits, table, where), most)
     )
-    for results in each(works, min(parallelism(table.options), len(splits), grains)):
+    for results in each(works, min(parallelism(table.options), len(splits), groups)):
         yield from results
 
 
-def _grains(readers: Iterable[SplitReader], most: int) -> Iterator[list[SplitReader]]:
+def _thread_groups(readers: Iterable[SplitReader], most: int) -> Iterator[list[SplitReader]]:
     """Groups of splits with enough rows for a thread of their own."""
-    grain: list[SplitReader] = []
+    group: list[SplitReader] = []
     rows = 0
     for reader in readers:
-        grain.append(reader)
+        group.append(reader)
         rows += reader.ref.num_records or most
         if rows >= most:
-            yield grain
-            grain, rows = [], 0
-    if grain:
-        yield grain
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
 
 
 def _compute(readers: Sequence[SplitReader], compute: Callable[[SplitReader], T]) -> list[T]:
@@ -176,7 +176,7 @@ _SPLITS_IN_GROUP = 64
 # A filtered scan of fewer rows, all of whose splits are open, takes less time than the start of threads.
 _FEW_ROWS = 100_000
 # An index of fewer rows is searched in less time than another thread starts.
-_GRAIN_ROWS = 1 << 18
+_ROWS_PER_THREAD = 1 << 18
 # Partial results are merged when they have this many groups in all, or when this many are waiting.
 _MERGED_ROWS = 100_000
 _MERGED_AT_ONCE = 1024

@@ -214,11 +214,11 @@ class SplitReader:
     def may_hold(self, required: Requirement) -> bool:
         """Whether the split can have a row with the required terms, as far as testing that is cheap.
 
-        The term dictionaries are tested where they were read with the footer and the index was not fetched:
-        they tell for sure, and without the work of opening the index.
+        If the term dictionaries were read with the footer, and the index is not on the local disk, they are
+        tested, too: they are exact, and cost less than opening the index.
         """
         filters = self.source.term_filters
-        if filters is None or not self.filters_pay(required):
+        if filters is None or not self.should_test_filters(required):
             return True
         if not filters.may_hold(required):
             return False
@@ -230,7 +230,7 @@ class SplitReader:
         """Whether the fields of required terms are on the local disk."""
         return self.is_index_local([column_of(field) for field in required_fields(required)])
 
-    def filters_pay(self, required: Requirement) -> bool:
+    def should_test_filters(self, required: Requirement) -> bool:
         """Whether testing the term filters is cheap compared with reading the index."""
         filters = self.source.term_filters
         if filters is None:
@@ -249,7 +249,7 @@ class SplitReader:
 
     def fetch_index(self, condition: Predicate) -> None:
         """Fetch the parts of the index for a folded condition, if the index is used for it."""
-        if self._index_pays(condition):
+        if self._should_use_index(condition):
             self.from_index(condition, lambda: self.filter_plan(condition))
 
     def columns_of(self, condition: Predicate | None) -> Sequence[str]:
@@ -285,7 +285,7 @@ class SplitReader:
             yield from self._scan(columns)
             return
         candidates: _Candidates | None = None
-        if self._index_pays(condition):
+        if self._should_use_index(condition):
             candidates = self.from_index(
                 condition, lambda: self._find_candidates(condition, limit, self._max_hits(condition))
             )
@@ -336,7 +336,7 @@ class SplitReader:
         condition = self.fold(where)
         if isinstance(condition, Always):
             return None if condition.value is True else np.zeros(0, np.int64)
-        if not self._index_pays(condition):
+        if not self._should_use_index(condition):
             return None
         most = min(most, self._max_hits(condition))
         candidates = self.from_index(condition, lambda: self._find_candidates(condition, limit, most))
@@ -409,7 +409,7 @@ class SplitReader:
         if isinstance(condition, Always):
             return self.source.num_records if condition.value is True else 0
         counted: int | None = None
-        if self._index_pays(condition):
+        if self._should_use_index(condition):
             counted = self.from_index(condition, lambda: self._count_by_index(condition))
         if counted is None:
             counted = sum(batch.num_rows for batch in self._filtered_scan((), condition))
@@ -440,7 +440,7 @@ class SplitReader:
         if isinstance(condition, Always):
             return self.source.num_records if condition.value is True else 0
         count: int | None = None
-        if self._index_pays(condition):
+        if self._should_use_index(condition):
             count = self.from_index(
                 condition, lambda: self.index.count(self.filter_plan(condition).candidates.rows)
             )
@@ -457,7 +457,7 @@ class SplitReader:
         if isinstance(condition, Always):
             count = self.source.num_records if condition.value is True else 0
             return count if count <= most else None
-        if not self._index_pays(condition):
+        if not self._should_use_index(condition):
             return self.source.num_records if self.source.num_records <= most else None
         candidates = self.from_index(condition, lambda: self._find_candidates(condition, limit, most))
         return None if candidates is None else len(candidates.numbers)
@@ -474,7 +474,7 @@ class SplitReader:
         rows = self.source.num_records
         return rows if self.table.condition_columns(condition).has_search else int(_MANY * rows)
 
-    def _index_pays(self, condition: Predicate) -> bool:
+    def _should_use_index(self, condition: Predicate) -> bool:
         """Whether to use the index: a search needs it, it is cached, or it may exclude most rows."""
         if self.table.condition_columns(condition).has_search:
             return True

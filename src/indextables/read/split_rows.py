@@ -78,12 +78,12 @@ class _FewRows:
         start = 0
         while start < len(hits):
             end = start + 1
-            while end < len(hits) and self._goes_with(hits[start][0], hits[end][0]):
+            while end < len(hits) and self._can_fetch_with(hits[start][0], hits[end][0]):
                 end += 1
             yield from self._fetch(hits[start:end])
             start = end
 
-    def _goes_with(self, one: SplitReader, other: SplitReader) -> bool:
+    def _can_fetch_with(self, one: SplitReader, other: SplitReader) -> bool:
         return one.source.schema is other.source.schema and None not in (one.row_reader, other.row_reader)
 
     def _fetch(self, hits: Sequence[tuple[SplitReader, Numbers]]) -> Iterator[pa.RecordBatch]:

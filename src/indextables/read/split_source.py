@@ -22,7 +22,7 @@ from indextables.limits import is_resource_exhausted, max_open_files
 from indextables.options import Options
 from indextables.read.table_context import SplitRef, TableContext
 from indextables.records import dataclass
-from indextables.split.footer import Footer, forget_tails, read_footer, read_tail
+from indextables.split.footer import Footer, drop_cached_tails, read_footer, read_tail
 from indextables.split.index.term_filter import TermFilter
 from indextables.split.parquet.reader import ReaderState, RowReader, slice_batch
 from indextables.split.query.required_terms import TermFilters
@@ -357,5 +357,5 @@ def close_splits() -> int:
     if sources is not None:
         sources.close_source_readers()
     close_indexes()
-    forget_tails()
+    drop_cached_tails()
     return count

@@ -230,7 +230,7 @@ class TableStream:
         size = None if unlimited else self._options.get(reading.MAX_BYTES)
         versions = None if unlimited else self._options.get(reading.MAX_VERSIONS)
         if start.initial and until is not None:
-            # The table may have got a version between the call that asked for the last one and the start.
+            # The start is later than `until` if a version was committed after `until` was determined.
             until = max(until, start.version)
         end = start
         count = total_size = 0

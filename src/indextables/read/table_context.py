@@ -23,7 +23,7 @@ from indextables.errors import PredicateError, SchemaError, SplitError, StoreErr
 from indextables.log.format.actions import is_companion
 from indextables.log.format.files import has_tag, partition_values
 from indextables.log.format.state_manifest import FilterBundle
-from indextables.log.snapshot import Snapshot, SnapshotKey, is_ours
+from indextables.log.snapshot import Snapshot, SnapshotKey, is_own_manifest
 from indextables.options import Options, reading
 from indextables.predicate import Predicate, Search, columns_of
 from indextables.predicate.traversal import fold_constants, has_search, searches_of
@@ -274,7 +274,7 @@ _bundles: Cache[tuple[CacheScope, str], _OpenBundle] = Cache(weigh=lambda bundle
 _pages: Cache[tuple[CacheScope, str, int], Bits] = Cache(weigh=lambda page: int(page.nbytes))
 
 
-def forget_bundles() -> None:
+def drop_cached_bundles() -> None:
     """Release the cached parts of bundles, and plans."""
     _bundles.clear()
     _pages.clear()
@@ -306,7 +306,7 @@ class BundledFilters:
             for number, mapping in enumerate(mappings)
             if (requirement := required(mapping)) is not None
         }
-        if not requirements or not self._pays():
+        if not requirements or not self._is_cheap():
             return result
         keys = split_keys(self._files) if self._keys is None else self._keys
         works = [partial(self._test, bundle, keys, own, requirements) for bundle in self._bundles]
@@ -316,7 +316,7 @@ class BundledFilters:
         with ThreadPoolExecutor(min(self._at_once, len(works)), "indextables-filters") as pool:
             return reduce(operator.and_, pool.map(operator.call, works), result)
 
-    def _pays(self) -> bool:
+    def _is_cheap(self) -> bool:
         """Whether testing bundles is cheaper than opening the splits."""
         splits = self._files.num_rows
         missing = (b for b in self._bundles if not _bundles.has((self._log.cache_scope, b.path)))
@@ -634,7 +634,7 @@ def _mappings(snapshot: Snapshot, files: pa.Table) -> tuple[tuple[Mapping, ...],
     distinct: dict[Mapping, int] = {}
     for code in np.unique(codes).tolist():
         body = coded.dictionary[code // 2].as_py()
-        mapping = _mapping(snapshot.registry.get(body, body), snapshot, mine=code % 2 == 1)
+        mapping = _mapping(snapshot.registry.get(body, body), snapshot, own=code % 2 == 1)
         places[code] = distinct.setdefault(mapping, len(distinct))
     return tuple(distinct), places[codes]
 
@@ -642,14 +642,14 @@ def _mappings(snapshot: Snapshot, files: pa.Table) -> tuple[tuple[Mapping, ...],
 def _only_mapping(snapshot: Snapshot) -> Mapping | None:
     """The mapping of all splits, if the log shows that there is one without its list of splits."""
     state, registry = snapshot.base.state, snapshot.registry
-    if state is None or len(registry) != 1 or not all(is_ours(each.path) for each in state.manifests):
+    if state is None or len(registry) != 1 or not all(is_own_manifest(each.path) for each in state.manifests):
         return None
     added = {
         add.doc_mapping_json or registry.get(add.doc_mapping_ref or "", "")
         for add, *_ in snapshot.delta.added.values()
     }
     try:
-        mappings = {_our_mapping(text) for text in (*registry.values(), *added)}
+        mappings = {_parse_mapping(text) for text in (*registry.values(), *added)}
     except SplitError:
         return None
     return mappings.pop() if len(mappings) == 1 else None
@@ -666,12 +666,12 @@ def _registered_mappings(snapshot: Snapshot) -> tuple[Mapping, ...]:
     return tuple(dict.fromkeys(mappings))
 
 
-def _mapping(text: str, snapshot: Snapshot, *, mine: bool) -> Mapping:
-    if mine:
-        return _our_mapping(text)
+def _mapping(text: str, snapshot: Snapshot, *, own: bool) -> Mapping:
+    if own:
+        return _parse_mapping(text)
     return bundle_mapping(text, snapshot.schema, snapshot.partition_columns)
 
 
 @lru_cache(maxsize=256)
-def _our_mapping(text: str) -> Mapping:
+def _parse_mapping(text: str) -> Mapping:
     return Mapping.from_json(text)

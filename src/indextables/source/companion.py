@@ -67,7 +67,7 @@ class CompanionProperties:
         merge_schema: folders: whether the columns of all files are united.
         schema_file: folders: the file whose columns are the table's.
         partition_types: folders: types of partition columns that are not inferred (`*` means all others).
-        catalog: the Iceberg catalog that knows the source: its name, type and warehouse. `source` is the
+        catalog: the Iceberg catalog of the source: its name, type and warehouse. `source` is the
             name of the table then.
         roots: named places at which the files of the source can be read.
     """

@@ -389,7 +389,7 @@ def _reject_months(kind: DataType, path: tuple[str, ...]) -> None:
 
 def _table(raw: Mapping[str, str], scope: Where | None = None) -> TableLocation:
     options = {plain_key(key): value for key, value in raw.items()}
-    # Spark hands the properties of a table of a catalog over as options. A catalog is only half trusted.
+    # Spark passes the properties of a table of a catalog as options, and a catalog is trusted only in part.
     if _CATALOG in options:
         raise OptionError(
             "a table of a catalog needs the bridge: set the session up by indextables.configure, or read the "

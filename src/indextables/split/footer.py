@@ -653,6 +653,6 @@ def read_ranges(
     ]
 
 
-def forget_tails() -> None:
+def drop_cached_tails() -> None:
     """Release all tails."""
     _tails.clear()

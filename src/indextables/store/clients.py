@@ -136,14 +136,14 @@ class RemoteClients:
         """The client for writes: the timeout allows the largest body on a slow connection."""
         options = self._identity.options
         body = max(options.get(cloud.MULTIPART_THRESHOLD), options.get(cloud.PART_SIZE))
-        return self._client("writing", _patience(options, body), None, options.get(cloud.MAX_RETRIES))
+        return self._client("writing", _write_timeout(options, body), None, options.get(cloud.MAX_RETRIES))
 
     def claiming(self, size: int) -> Client:
         """The client for create-if-absent: one attempt without retries."""
         options = self._identity.options
         if size <= SMALL_CLAIM_BYTES:
-            return self._client("claiming", _patience(options, 0), None, 0)
-        return self._client("claiming much", _patience(options, 1 << 30), None, 0)
+            return self._client("claiming", _write_timeout(options, 0), None, 0)
+        return self._client("claiming much", _write_timeout(options, 1 << 30), None, 0)
 
     def renew(self, client: Client) -> bool:
         """Whether a provider has other credentials than those the client was refused with.
@@ -192,6 +192,6 @@ class RemoteClients:
         return self._clients.setdefault(purpose, client)
 
 
-def _patience(options: Options, size: int) -> timedelta:
+def _write_timeout(options: Options, size: int) -> timedelta:
     base = options.get(cloud.READ_TIMEOUT_MS) / 1000
     return timedelta(seconds=base + size / _SLOWEST_BYTES_PER_SECOND)

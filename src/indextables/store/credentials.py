@@ -238,11 +238,11 @@ def _token_of(thing: object) -> str:
         return provider[1]
     token = secrets.token_hex(16)
     with suppress(TypeError):  # without weak references every handle has its own digest
-        _providers[id(thing)] = (weakref.ref(thing, _forget_provider), token)
+        _providers[id(thing)] = (weakref.ref(thing, _remove_provider), token)
     return token
 
 
-def _forget_provider(dead: weakref.ref[object]) -> None:
+def _remove_provider(dead: weakref.ref[object]) -> None:
     for key, (reference, _) in list(_providers.items()):
         if reference is dead:
             _providers.pop(key, None)

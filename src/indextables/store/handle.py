@@ -338,7 +338,7 @@ class Store:
 
     def __reduce__(self) -> tuple[Any, ...]:
         owner = os.getpid() if self._location.kind is Kind.MEMORY else 0
-        return _arrive, (self.url, self._identity.without_secrets(), owner)
+        return _open_without_secrets, (self.url, self._identity.without_secrets(), owner)
 
     def __repr__(self) -> str:
         return f"Store({self.url!r})"
@@ -423,7 +423,7 @@ class StoreWithCredentials:
         return f"StoreWithCredentials({self.url!r})"
 
 
-def _arrive(url: str, identity: Identity, owner: int) -> Store:
+def _open_without_secrets(url: str, identity: Identity, owner: int) -> Store:
     """Open a store whose handle was sent here without its secrets."""
     if owner not in (0, os.getpid()):
         raise StoreError(f"{url} is the memory of process {owner} and cannot be reached from {os.getpid()}")
@@ -473,7 +473,7 @@ def _clients(location: Location, identity: Identity, reader: str) -> "Clients":
         return _remotes.get(key) or _remotes.put_if_absent(key, RemoteClients(location, identity))
 
 
-def _forget() -> None:
+def _after_fork() -> None:
     """Reset the cache of clients in a forked child: a thread of the parent may have held the lock.
 
     The parent's clients stay referenced: closing them needs threads that the child does not have.
@@ -483,4 +483,4 @@ def _forget() -> None:
     _lock, _memories = threading.Lock(), {}
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_after_fork)

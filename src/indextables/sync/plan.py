@@ -78,7 +78,7 @@ class SyncRequest:
         merge_schema: folders: whether to merge the schemas of all files.
         schema_file: folders: a file whose columns are the table's.
         partition_types: folders: types of partition columns, by column; `*` means all others.
-        catalog: the name, type and warehouse of the Iceberg catalog that knows the source, whose name in that
+        catalog: the name, type and warehouse of the Iceberg catalog of the source, whose name in that
             catalog `source` is.
         default_time_zone: the time zone of a new index, if none is given.
         default_partition_types: the types of partition columns of a new index of a folder, if none are given.

@@ -4,7 +4,7 @@ A JSON checkpoint has all actions that still apply, in one file or in parts (PRO
 Older tables have them in place of a state. They are compressed in the form that the original's older readers
 need.
 
-The pointer tells readers where to start (PROTOCOL.md, "The pointer"). It may be missing, out of date or
+Readers start at the file that the pointer names (PROTOCOL.md, "The pointer"). It may be absent, outdated or
 damaged: then a listing of the log folder finds the newest state, so it never causes a wrong answer.
 """
 

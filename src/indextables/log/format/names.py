@@ -29,7 +29,7 @@ _CHECKPOINT = re.compile(r"(00[0-9]{18})\.checkpoint\.json")
 _CHECKPOINT_PART = re.compile(r"(00[0-9]{18})\.checkpoint\.[^./]+\.[0-9]+\.json")
 _STATE = re.compile(r"(state-v((?:00)?[0-9]{1,18}))/_manifest\.(avro|json)")
 _FILTER_BUNDLE = re.compile(r"manifests/filters-[0-9a-f]{32}\.bin")
-# Objects that a process writes to learn the store's time, or whether creates are atomic, and deletes at once.
+# Probe objects: a process writes one to read the store's time, or to test create-if-absent, and deletes it.
 _PROBE = re.compile(r"(?:\.clock-|_probe_)[0-9a-f]{32}")
 _STATE_MANIFEST = re.compile(r"(?:manifests|state-v(?:00)?[0-9]{1,18})/manifest-[^/]+\.avro")
 
@@ -82,7 +82,7 @@ class Listing:
     manifests: dict[str, ObjectInfo] = field(default_factory=dict)
     filter_bundles: dict[str, ObjectInfo] = field(default_factory=dict)
     pointer: ObjectInfo | None = None
-    # Objects that a running or a killed process wrote to try the store. They come and go beside all others.
+    # Probe objects of running or killed processes, which may appear and disappear during any other operation.
     probes: list[ObjectInfo] = field(default_factory=list, compare=False)
     # A state in the folder of a version that it does not describe (see `segment.full_listing`).
     misfiled: ObjectInfo | None = None

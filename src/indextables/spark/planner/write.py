@@ -226,7 +226,7 @@ def _shuffle(planned: WritePlan, options: Options) -> Mapping[str, Any] | None:
 def _maintenance(snapshot: Snapshot, options: Options, request: Mapping[str, Any]) -> Mapping[str, Any]:
     """The maintenance that follows a commit, and whether the write waits for it; may be empty."""
     try:
-        merge = on_write.due(snapshot, options, request["parallelism"]) is not None
+        merge = on_write.merge_to_start(snapshot, options, request["parallelism"]) is not None
     except Exception as error:  # noqa: BLE001 - the write is committed, and must not look failed
         _logger.warning(
             "whether a merge should follow a write to %s could not be decided: %s; the write was committed, "

@@ -139,7 +139,7 @@ class Usage:
         with self._lock:
             self._grown += size
 
-    def due(self) -> bool:
+    def should_measure(self) -> bool:
         """Whether the size of the cache should be measured now."""
         with self._lock:
             now = time.monotonic()
@@ -489,7 +489,7 @@ class IndexCache:
 
     def evict(self) -> None:
         """Evict entries down to the limit, least recently used first; measures only when that is due."""
-        if not self._usage.due() or not self._mutex.acquire(blocking=False):
+        if not self._usage.should_measure() or not self._mutex.acquire(blocking=False):
             return
         try:
             entries = sorted(self._entries())

@@ -4,7 +4,7 @@ Most searches look for some terms. Of a large field they need its term dictionar
 and then a small part of its postings (of phrases, also of its positions). Small fields are fetched whole, and
 so are the fields of searches that may need any term.
 
-The dictionaries of a small split are read with its footer, and tell whether it has a term without its index.
+The dictionaries of a small split are read with its footer; they show whether it has a term without its index.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
