@@ -180,8 +180,21 @@ def test_small_splits_are_merged_and_the_log_has_checkpoints(
     assert table.version - (table.state().version or 0) < 5, "few versions are read after a checkpoint"
 
 
+@pytest.mark.parametrize(
+    ("batches", "versions_added", "options"),
+    [
+        (1, 1, {"checkpoint.interval": "1"}),
+        # A merge of ten splits, whose state is the only one.
+        (7, 8, {"checkpoint.interval": "100000", "mergeOnWrite.async.enabled": "false"}),
+    ],
+)
 def test_the_log_of_a_stream_has_a_limited_number_of_versions(
-    spark: SparkSession, tmp_path: Path, arriving: Input
+    spark: SparkSession,
+    tmp_path: Path,
+    arriving: Input,
+    batches: int,
+    versions_added: int,
+    options: dict[str, str],
 ) -> None:
     path, writer = tmp_path / "t", arriving.stream().writeStream
     run(writer, tmp_path / "checkpoint", path)
@@ -200,11 +213,11 @@ def test_the_log_of_a_stream_has_a_limited_number_of_versions(
         os.utime(file, (two_hours_ago + version - last,) * 2)
     (manifest,) = path.glob("_transaction_log/state-v*/_manifest.avro")
     os.utime(manifest, (two_hours_ago + state - last,) * 2)
-    arriving.add()
-    run(writer, tmp_path / "checkpoint", path, **{"checkpoint.interval": "1"})
+    arriving.add(batches)
+    run(writer, tmp_path / "checkpoint", path, **options)
     assert ids(path) == arriving.ids
     versions = sorted(int(file.name[:20]) for file in path.glob("_transaction_log/0*.json"))
-    assert versions[-1] == last + 1
+    assert versions[-1] == last + versions_added
     assert versions[0] == state + 1, "the state before the 10,000 newest is what they are read from"
 
 

@@ -144,10 +144,12 @@ def _stream_options(options: Options, request: Mapping[str, Any], *, merges: boo
 
 
 def _merge_options(options: Options) -> Mapping[str, str]:
-    """The options of merges that a stream has by default."""
-    return {
-        key.lower(): options.values[key.lower()] for key in _STREAM_MERGES if key.lower() in options.values
-    }
+    """The options of merges that a stream has by default, and how many versions it retains.
+
+    The states of merges may be the only ones: the log is cleaned after them, or never.
+    """
+    keys = (key.lower() for key in (*_STREAM_MERGES, log_options.CLEANUP_MAX_VERSIONS.key))
+    return {key: options.values[key] for key in keys if key in options.values}
 
 
 def _is_committed(log: TransactionLog, options: Options) -> bool:
