@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from indextables.read import Aggregate, Bucket, DateHistogram, Function, Histogr
 from indextables.read.split_reader import SplitReader
 from indextables.read.table_context import plan_splits
 from indextables.split.query.index_aggregation import GroupKey, Measure, index_groups
+from indextables.split.query.searcher import IndexSearcher
 from tests.read.read_oracle import holds, order_key
 from tests.read.read_tables import Opened, generated, opened
 
@@ -228,6 +230,38 @@ def test_no_group_is_lost_however_many_there_are(tmp_path: Path) -> None:
     assert answer(table, [Aggregate(Function.COUNT_DISTINCT, "k")])["count_distinct(k)"].to_pylist() == [
         70_000
     ]
+
+
+def test_the_index_does_not_count_groups_that_are_surely_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[Any] = []
+    aggregate = IndexSearcher.aggregate
+
+    def record(self: IndexSearcher, query: Any, request: dict[str, Any]) -> dict[str, Any]:
+        requests.append(request)
+        return aggregate(self, query, request)
+
+    monkeypatch.setattr(IndexSearcher, "aggregate", record)
+    count = 500_000
+    ids = pa.array(range(count), pa.int64())
+    few = pc.bit_wise_and(pc.multiply(ids, 2654435761), 65_535 >> 1)
+    times = pc.multiply(ids, 1_000_000).cast(pa.timestamp("us", "UTC"))
+    rows = pa.table({"id": ids, "few": few, "pair": pc.shift_right(ids, 1), "time": times})
+    table = indextables.write(tmp_path / "t", rows)
+    for groups, is_counted, sizes in (
+        (["few"], True, {15, 16}),
+        (["id"], False, {1}),
+        (["pair"], False, {2}),
+        (["few", "id"], False, {1}),
+        ([indextables.DateHistogram("time", 100_000_000)], True, {100}),
+        ([indextables.DateHistogram("time", 2_000_000)], False, {2}),
+    ):
+        requests.clear()
+        found = table.aggregate({"n": "count(*)"}, group_by=groups)
+        assert bool(requests) == is_counted, groups
+        assert sum(found["n"].to_pylist()) == count
+        assert set(found["n"].to_pylist()) <= sizes, groups
 
 
 def test_count_of_a_column_leaves_nulls_out_and_count_of_rows_does_not(tmp_path: Path) -> None:

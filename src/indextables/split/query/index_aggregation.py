@@ -6,6 +6,7 @@ None, and the caller aggregates the rows.
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,6 +26,10 @@ _MOST_GROUPS = 65_000
 _WHOLE_DOUBLES = 1 << 53
 _VALUES = (Kind.STRING, Kind.I64, Kind.F64, Kind.BOOL)
 _MEASURED = (Kind.I64, Kind.F64)
+# A sample of so many rows has, if there are no more groups than Tantivy's limit, 129 pairs of rows of one
+# group or more on average, and practically never as few as this.
+_SAMPLED_ROWS = 4096
+_FEWEST_PAIRS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +116,26 @@ class _Groups:
 
     def of(self, query: Query) -> Iterator[IndexGroup]:
         """Every group; rows with null keys are queried separately, since Tantivy skips them."""
+        if query is ALL_ROWS and self._has_too_many_groups():
+            raise _NotExact
         can_be_null = [
             i for i, (key, _) in enumerate(self.keys) if self.view.null_counts.get(key.column) != 0
         ]
         for count in range(len(can_be_null) + 1):
             for absent in itertools.combinations(can_be_null, count):
                 yield from self._with_absent(query, set(absent), can_be_null)
+
+    def _has_too_many_groups(self) -> bool:
+        """Whether a sample shows that Tantivy would stop at its limit, after it has counted most rows."""
+        keys = [(key, field.name) for key, field in self.keys if field.kind is not Kind.STRING]
+        if not keys or self.index.footer.num_records <= 2 * _MOST_GROUPS:
+            return False
+        sample = self.index.sample([name for _, name in keys], _SAMPLED_ROWS)
+        if not sample:
+            return False
+        columns = zip(keys, zip(*sample, strict=True), strict=True)
+        groups = Counter(zip(*(_bucket_numbers(key, values) for (key, _), values in columns), strict=True))
+        return sum(count * (count - 1) // 2 for count in groups.values()) < _FEWEST_PAIRS
 
     def _with_absent(
         self, query: Query, absent: set[int], can_be_null: Sequence[int]
@@ -228,3 +247,9 @@ class _Groups:
         if max(abs(low), abs(high)) * count >= _WHOLE_DOUBLES:
             raise _NotExact
         return MeasureResult(count, int(total), int(low), int(high))
+
+
+def _bucket_numbers(key: GroupKey, values: Sequence[float | None]) -> Sequence[float | None]:
+    if key.interval is None:
+        return values
+    return [None if value is None else (value - key.offset) // key.interval for value in values]

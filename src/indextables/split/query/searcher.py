@@ -33,6 +33,7 @@ from indextables.split.index.cache_entry import CachedPiece, whole_files
 from indextables.split.index.files import committed_files, copy_pieces, create_files, remove_folder
 from indextables.split.index.loader import (
     Dictionary,
+    FastColumn,
     IndexLoader,
     IndexPart,
     LoadedParts,
@@ -126,18 +127,20 @@ class CachedIndex:
         self.lease = lease
         self.index = index
         self.searcher = index.searcher()
-        self.index_schema = _schema_text(lease.folder / META)
+        meta = msgspec.json.decode((lease.folder / META).read_bytes(), type=_MetaJson)
+        # Indexes with the same schema share the text.
+        self.index_schema = sys.intern(bytes(meta.schema).decode())
+        self.smallest_segment = min((segment.max_doc for segment in meta.segments), default=0)
         self.loaded = LoadedParts()
 
 
-def _schema_text(meta: Path) -> str:
-    """The schema in `meta.json`; indexes with the same schema share the text."""
-    schema = msgspec.json.decode(meta.read_bytes(), type=_MetaJson).schema
-    return sys.intern(bytes(schema).decode())
+class _SegmentJson(msgspec.Struct):
+    max_doc: int
 
 
 class _MetaJson(msgspec.Struct):
     schema: msgspec.Raw
+    segments: list[_SegmentJson]
 
 
 class IndexSearcher:
@@ -147,6 +150,7 @@ class IndexSearcher:
         self.where = f"{store.url}/{footer.path}"
         self.footer = footer
         self.lease = opened.lease
+        self._smallest_segment = opened.smallest_segment
         # After an error files may be missing, so the next search opens the index again.
         self.load = IndexLoader(store, footer, opened.lease, opened.loaded, partial(_close, opened.lease))
         self.view = IndexView(
@@ -242,6 +246,18 @@ class IndexSearcher:
         except ValueError as error:
             raise AggregationRefusedError(str(error)) from error
         return answer
+
+    @translate_errors
+    def sample(self, fields: Sequence[str], count: int) -> list[tuple[float | None, ...]]:
+        """The values of numeric fast fields in random documents, one of which may come more than once."""
+        if not self._smallest_segment:
+            return []
+        searcher = self._searcher(*map(FastColumn, fields))
+        generator = np.random.default_rng(count)
+        segments = generator.integers(searcher.num_segments, size=count)
+        documents = generator.integers(self._smallest_segment, size=count)
+        addresses = list(map(tantivy.DocAddress, segments.tolist(), documents.tolist()))
+        return list(zip(*(searcher.fast_field_values(name, addresses) for name in fields), strict=True))
 
     @translate_errors
     def highlight(
