@@ -1,6 +1,6 @@
 """Compile the Scala bridge into the package, where it is not there or its sources changed.
 
-Before that, what Scala needs of the declarations in Python is written to `bridge/src/Declarations.scala`.
+Before that, the declarations of Python that Scala needs are written to `bridge/src/Declarations.scala`.
 
 Without arguments for the installed Spark. With `--all` for every supported version: pip installs the others,
 each into a folder of its own in the cache (about 450 MB each), and only their jars are used.
@@ -29,12 +29,12 @@ DECLARATIONS = Path(__file__).resolve().parents[1] / "bridge" / "src" / "Declara
 
 
 def declarations() -> str:
-    """The Scala object with what the bridge needs of Python's declarations before it can call the planner."""
+    """The Scala object with the declarations that the bridge needs before it can call the planner."""
     openings = ",\n    ".join(_strings(opening.lower().split()) for opening in shared_openings())
     return f"""\
 package org.apache.spark.sql.indextables
 
-/** What the bridge needs of Python before it can call the planner. Written by scripts/build_bridge.py. */
+/** Declarations that the bridge needs before it can call the planner. Written by scripts/build_bridge.py. */
 object Declarations {{
   // Before the keys of options and of Hadoop (options/declare.py), and of indexing (options/writing.py).
   val OptionPrefix = {json.dumps(PREFIX)}

@@ -97,6 +97,20 @@ def test_functions_are_named_by_verbs_and_results(path: Path) -> None:
     assert list(functions_named_by_participles(example)) == ["_joined"]
 
 
+def test_functions_of_the_bridge_are_named_by_verbs_and_results() -> None:
+    """Those of Spark that the bridge overrides have Spark's names."""
+    defined = re.compile(
+        r"^ *(?!.*\boverride\b)(?:@?[a-z]+(?:\[\w+\])? )*(?:def|class|object|trait) (\w+)", re.MULTILINE
+    )
+    names = {
+        f"{path.name}: {name}"
+        for path in (ROOT / "bridge").rglob("*.scala")
+        for name in defined.findall(path.read_text())
+        if name.lower() in PARTICIPLES or re.fullmatch(r"[A-Za-z]?[a-z]+ed", name)
+    }
+    assert names == set()
+
+
 def test_no_function_of_the_tests_is_named_by_a_participle_alone() -> None:
     names = {
         f"{path.relative_to(ROOT)}: {node.name}"

@@ -11,7 +11,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.internal.StaticSQLConf
 import org.apache.spark.util.Utils
 
-/** Gives to a session that runs already what `spark.sql.extensions` would have given it at its start. */
+/** Adds the bridge to a running session, as `spark.sql.extensions` does when a session starts. */
 object Attach {
   /**
    * Attaches the session, once, and starts a planner process.
@@ -25,11 +25,11 @@ object Attach {
     try {
       session.withActive(Rpc("ping", Json.obj()))
       ""
-    } catch { case NonFatal(error) => cause(error) }
+    } catch { case NonFatal(error) => firstMessage(error) }
   }
 
-  /** What the first error of a chain says. */
-  private def cause(error: Throwable): String =
+  /** The message of the first cause of an error. */
+  private def firstMessage(error: Throwable): String =
     Iterator.iterate(error)(_.getCause).takeWhile(_ != null).take(10).flatMap(each => Option(each.getMessage)).toSeq.last
 
   private def attach(session: SparkSession): Unit = session.synchronized {
@@ -39,13 +39,13 @@ object Attach {
     if (!configured && !attached) {
       val added = new SparkSessionExtensions
       new Extensions()(added)
-      // An analyzer is built once, with the rules that its session had then.
+      // An analyzer is built once, with the rules that its session has at that time.
       val analyzer = state.analyzer
       append(analyzer, "hintResolutionRules", added.buildHintResolutionRules(session))
       append(analyzer, "extendedResolutionRules", added.buildResolutionRules(session))
       append(analyzer, "postHocResolutionRules", added.buildPostHocResolutionRules(session))
       append(analyzer, "extendedCheckRules", added.buildCheckRules(session))
-      new Extensions()(session.extensions) // rules of the optimizer, and sessions that come from this one
+      new Extensions()(session.extensions) // rules of the optimizer, and sessions that are created from this one
       added.registerFunctions(state.functionRegistry)
       added.registerTableFunctions(state.tableFunctionRegistry)
       val methods = session.experimental

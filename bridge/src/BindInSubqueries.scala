@@ -7,13 +7,13 @@ import org.apache.spark.sql.catalyst.rules.Rule
 /**
  * Binds searches of a subquery's own table in conditions that name columns of the outer query as well.
  *
- * Spark moves such a condition out of the subquery, and plans the scan of the subquery, before its optimizer comes to
- * BindToTable; so this is done as soon as the subquery is resolved.
+ * Spark moves such a condition out of the subquery, and plans the scan of the subquery, before its optimizer applies
+ * BindToTable. So this rule is applied as soon as the subquery is resolved.
  */
 object BindInSubqueries extends Rule[LogicalPlan] with PredicateHelper {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
     case filter: Filter if filter.resolved && splitConjunctivePredicates(filter.condition).exists(isMixed) =>
-      BindToTable.bound(filter)
+      BindToTable.bind(filter)
   }
 
   private def isMixed(condition: Expression): Boolean =

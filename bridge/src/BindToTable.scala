@@ -10,20 +10,20 @@ import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Relation, Stre
 import org.apache.spark.sql.types.DecimalType
 
 /**
- * Makes a column of a table of whatever only its scan can tell: searches, scores, fragments, buckets.
+ * Replaces expressions that only a scan can compute (searches, scores, fragments, buckets) by virtual columns of the table.
  *
- * From then on Spark treats it like any column: it is pushed in conditions, read where it is selected, and joins,
- * unions and subqueries need no care. Spark's own rules bring conditions down to the table first where this rule cannot
- * look through (an aggregate), so it runs along with them until nothing is left to do.
+ * Spark then treats such a column like any other: filters on it are pushed down, and joins, unions and subqueries need no
+ * code here. An expression above an operator through which this rule cannot add a column (an aggregate) is first moved below
+ * it by rules of Spark. So this is a rule of the optimizer's batch, which is repeated until the plan does not change.
  */
 object BindToTable extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
-    if (!plan.exists(asks)) plan
-    else plan.transformUp { case node if node.children.nonEmpty && asks(node) && !node.isInstanceOf[Command] => bound(node) }
+    if (!plan.exists(hasIndexExpression)) plan
+    else plan.transformUp { case node if node.children.nonEmpty && hasIndexExpression(node) && !node.isInstanceOf[Command] => bind(node) }
 
-  def asks(node: LogicalPlan): Boolean = node.expressions.exists(_.exists(_.isInstanceOf[IndexExpression]))
+  def hasIndexExpression(node: LogicalPlan): Boolean = node.expressions.exists(_.exists(_.isInstanceOf[IndexExpression]))
 
-  def bound(original: LogicalPlan): LogicalPlan = {
+  def bind(original: LogicalPlan): LogicalPlan = {
     val node = original.transformExpressions {
       case MovementBarrier(expression) => expression
       // Spark replaces the columns of a side of an outer join that has no rows by nulls.
@@ -34,7 +34,7 @@ object BindToTable extends Rule[LogicalPlan] {
     val columns = mutable.Map.empty[Expression, Expression]
     node.expressions.flatMap(_.collect { case expression: IndexExpression => expression }).foreach { expression =>
       if (!columns.contains(expression.canonicalized) && bindable(expression)) {
-        val matches = children.indices.flatMap(place => supply(children(place), ColumnRequest(expression)).map(place -> _))
+        val matches = children.indices.flatMap(place => addColumn(children(place), ColumnRequest(expression)).map(place -> _))
         if (matches.size > 1) throw ambiguous(expression)
         matches.foreach { case (place, (child, column)) =>
           children = children.updated(place, child)
@@ -48,11 +48,11 @@ object BindToTable extends Rule[LogicalPlan] {
     }
     if (columns.isEmpty) node
     else {
-      val replaced = node.withNewChildren(children).transformExpressions {
+      val withColumns = node.withNewChildren(children).transformExpressions {
         case expression: IndexExpression if columns.contains(expression.canonicalized) => columns(expression.canonicalized)
       }
       val added = AttributeSet(columns.values.flatMap(_.references))
-      val rewritten = replaced.transformExpressions {
+      val rewritten = withColumns.transformExpressions {
         // A subquery lists the columns that it takes from outside.
         case subquery: SubqueryExpression if !missing(subquery, added).isEmpty =>
           subquery.withNewOuterAttrs(Compat.outerAttributes(subquery) ++ missing(subquery, added))
@@ -69,13 +69,13 @@ object BindToTable extends Rule[LogicalPlan] {
 
   private def isNull(expression: Expression): Boolean = expression.foldable && expression.eval() == null
 
-  // A decimal may become another double in Arrow than it does in Spark.
+  // Arrow and Spark may convert a decimal to different doubles.
   private def bindable(expression: IndexExpression): Boolean = expression match {
     case buckets: Buckets => !buckets.column.dataType.isInstanceOf[DecimalType]
     case _ => true
   }
 
-  /** A virtual column that a plan has to provide: one of a column of the plan, or of its only table. */
+  /** A request for a virtual column: of the table of a column, or without a column of the only table of the plan. */
   private case class ColumnRequest(expression: IndexExpression, subject: Option[(Attribute, Seq[String])])
 
   private object ColumnRequest {
@@ -93,30 +93,30 @@ object BindToTable extends Rule[LogicalPlan] {
     }
   }
 
-  /** The plan with the virtual column in its output; None if it has no such table. */
-  private def supply(plan: LogicalPlan, request: ColumnRequest): Option[(LogicalPlan, Attribute)] = plan match {
+  /** The plan with the virtual column in its output; None if the plan has no such table. */
+  private def addColumn(plan: LogicalPlan, request: ColumnRequest): Option[(LogicalPlan, Attribute)] = plan match {
     case _ if request.expression.subject.nonEmpty && request.subject.forall { case (column, _) => !plan.outputSet.contains(column) } => None
-    // A scan makes buckets of whole columns; those of a field within one are evaluated row by row.
-    case _: DataSourceV2Relation if inField(request) => None
+    // A scan computes buckets of columns; buckets of a field within a column are evaluated row by row.
+    case _: DataSourceV2Relation if isOfField(request) => None
     case relation: DataSourceV2Relation => relation.table match {
-      case IndexTables(table, virtual) => Some(extended(relation, table, virtual, request))
+      case IndexTables(table, virtual) => Some(withColumn(relation, table, virtual, request))
       case _ => None
     }
     // Spark replaces a table by a relation without rows if no row can satisfy the condition.
     case relation: LocalRelation if relation.data.isEmpty =>
       val column = AttributeReference("indextables_no_rows", request.expression.dataType, request.expression.nullable)()
       Some((relation.copy(output = relation.output :+ column), column))
-    case StreamScan(relation, stream, read) if !inField(request) => Some(extended(relation, stream, read, request))
+    case StreamScan(relation, stream, read) if !isOfField(request) => Some(withColumn(relation, stream, read, request))
     case project @ Project(list, child) =>
-      below(list, request).flatMap(supply(child, _)).map { case (rewritten, column) =>
+      inputRequest(list, request).flatMap(addColumn(child, _)).map { case (rewritten, column) =>
         val more = if (list.exists(_.exprId == column.exprId)) list else list :+ column
         (Project(more, rewritten), column)
       }
     case join: Join =>
-      val matches = join.children.indices.flatMap(place => supply(join.children(place), request).map(place -> _))
+      val matches = join.children.indices.flatMap(place => addColumn(join.children(place), request).map(place -> _))
       if (matches.size > 1) throw ambiguous(request.expression)
       matches.headOption.flatMap { case (place, (rewritten, column)) =>
-        // An outer join makes columns nullable, and a semi join leaves those of its right side out.
+        // An outer join makes columns nullable; a semi join has no columns of its right side.
         val joined = join.withNewChildren(join.children.updated(place, rewritten))
         joined.output.find(_.exprId == column.exprId).map((joined, _))
       }
@@ -124,7 +124,7 @@ object BindToTable extends Rule[LogicalPlan] {
       val place = request.subject.map { case (column, _) => union.output.indexWhere(_.exprId == column.exprId) }
       val parts = union.children.flatMap { child =>
         val own = request.subject.map { case (_, path) => (child.output(place.get), path) }
-        supply(child, request.copy(subject = own)).map { case (rewritten, column) =>
+        addColumn(child, request.copy(subject = own)).map { case (rewritten, column) =>
           Project(child.output :+ Alias(column, column.name)(), rewritten)
         }
       }
@@ -135,18 +135,18 @@ object BindToTable extends Rule[LogicalPlan] {
       }
     case _: Filter | _: Sort | _: GlobalLimit | _: LocalLimit | _: Offset | _: Tail | _: Sample | _: SubqueryAlias |
         _: RepartitionOperation | _: RebalancePartitions | _: Window | _: Generate | _: ResolvedHint | _: View | _: DomainJoin =>
-      supply(plan.children.head, request).flatMap { case (rewritten, column) =>
+      addColumn(plan.children.head, request).flatMap { case (rewritten, column) =>
         val above = plan.withNewChildren(Seq(rewritten))
         above.output.find(_.exprId == column.exprId).map((above, _))
       }
     case _ => None
   }
 
-  private def inField(request: ColumnRequest): Boolean =
+  private def isOfField(request: ColumnRequest): Boolean =
     request.expression.isInstanceOf[Buckets] && request.subject.exists(_._2.nonEmpty)
 
   /** The request for the input of a projection. */
-  private def below(list: Seq[NamedExpression], request: ColumnRequest): Option[ColumnRequest] = request.subject match {
+  private def inputRequest(list: Seq[NamedExpression], request: ColumnRequest): Option[ColumnRequest] = request.subject match {
     case None => Some(request)
     case Some((column, path)) => list.find(_.exprId == column.exprId).flatMap {
       case _: Attribute => Some(request)
@@ -155,30 +155,30 @@ object BindToTable extends Rule[LogicalPlan] {
     }
   }
 
-  private def extended(
+  private def withColumn(
       relation: DataSourceV2Relation, table: IndexTable, virtual: Seq[VirtualColumn], request: ColumnRequest)
       : (LogicalPlan, Attribute) = {
     val (name, added) = definition(relation.output, request)
     relation.output.find(_.name == name).map(existing => (relation: LogicalPlan, existing: Attribute)).getOrElse {
       val column = attribute(name, request)
-      val extended = added.map(more => VirtualTable(table, virtual :+ more)).getOrElse(relation.table)
-      (relation.copy(table = extended, output = relation.output :+ column), column)
+      val withColumn = added.map(more => VirtualTable(table, virtual :+ more)).getOrElse(relation.table)
+      (relation.copy(table = withColumn, output = relation.output :+ column), column)
     }
   }
 
-  private def extended(
+  private def withColumn(
       relation: StreamingDataSourceV2ScanRelation, stream: IndexStream, read: IndexBatch.Read, request: ColumnRequest)
       : (LogicalPlan, Attribute) = {
     val (name, added) = definition(relation.output, request)
     relation.output.find(_.name == name).map(existing => (relation: LogicalPlan, existing: Attribute)).getOrElse {
       val column = attribute(name, request)
       val output = relation.output :+ column
-      val extended = read.copy(columns = StreamScan.schema(stream, output), virtual = read.virtual ++ added)
-      (StreamScan.replaced(relation, stream, extended, output), column)
+      val withColumn = read.copy(columns = StreamScan.schema(stream, output), virtual = read.virtual ++ added)
+      (StreamScan.withRead(relation, stream, withColumn, output), column)
     }
   }
 
-  /** The name of a column, and its definition if it is not one that every table has. */
+  /** The name of a virtual column, and its definition; columns that every table has need none. */
   private def definition(output: Seq[Attribute], request: ColumnRequest): (String, Option[VirtualColumn]) = {
     val path = request.subject.map { case (column, inner) => output.find(_.exprId == column.exprId).get.name +: inner }
     request.expression match {
@@ -194,22 +194,22 @@ object BindToTable extends Rule[LogicalPlan] {
     AttributeReference(
       name, request.expression.dataType, request.expression.nullable && !request.expression.isInstanceOf[Score])()
 
-  /** A group has no search of its own: it is of many rows. */
+  /** Rejects virtual columns outside of aggregate functions and groups: a group has many rows. */
   private def check(node: LogicalPlan, columns: AttributeSet): Unit = node match {
     case Aggregate(grouping, results, _, _) =>
-      def lone(expression: Expression): Boolean = expression match {
+      def isUngrouped(expression: Expression): Boolean = expression match {
         case _: AggregateExpression => false
         case group if grouping.exists(_.semanticEquals(group)) => false
         case column: Attribute => columns.contains(column)
-        case other => other.children.exists(lone)
+        case other => other.children.exists(isUngrouped)
       }
-      if (results.exists(lone)) throw new Failure(
-        "a search, a score or a fragment speaks of one row, but here rows are grouped; put it into the condition, into " +
+      if (results.exists(isUngrouped)) throw new Failure(
+        "a search, a score or a fragment has a value for each row, but here rows are grouped; put it into the condition, into " +
           "GROUP BY, or into an aggregate function, as count_if(message INDEXQUERY 'words')")
     case _ =>
   }
 
   private def ambiguous(expression: IndexExpression): Failure = new Failure(
-    s"${expression.shown} could speak of several tables here; name a column with its table, as " +
+    s"${expression.describe} is ambiguous here, as there are several tables; name a column with its table, as " +
       (if (expression.isInstanceOf[Score]) "t._score" else "t.message INDEXQUERY 'words' or t._indexall INDEXQUERY 'words'"))
 }

@@ -22,22 +22,22 @@ trait Buckets extends UnaryExpression with IndexExpression with CodegenFallback 
   override def subject: Option[Expression] = Some(column)
   override def outerJoinDefault: Option[Any] = None
   override def prettyName: String = s"indextables_$kind"
-  override def shown: String = s"$prettyName(${column.sql}, ...)"
+  override def describe: String = s"$prettyName(${column.sql}, ...)"
   override def definition(path: Option[Seq[String]]): Seq[(String, Any)] =
     Seq("kind" -> kind, "column" -> path.map(_.toArray), "arguments" -> arguments)
 
-  protected def fits(dataType: DataType): Boolean
-  protected def needs: String
+  protected def accepts(dataType: DataType): Boolean
+  protected def inputTypes: String
 
   override def checkInputDataTypes(): TypeCheckResult =
-    if (fits(column.dataType)) TypeCheckSuccess
-    else TypeCheckFailure(s"$prettyName takes $needs, but ${column.sql} is ${column.dataType.sql}")
+    if (accepts(column.dataType)) TypeCheckSuccess
+    else TypeCheckFailure(s"$prettyName takes $inputTypes, but ${column.sql} is ${column.dataType.sql}")
 }
 
 /** Numbers as doubles. */
 trait NumberBuckets extends Buckets {
-  override protected def fits(dataType: DataType): Boolean = dataType.isInstanceOf[NumericType]
-  override protected def needs: String = "numbers"
+  override protected def accepts(dataType: DataType): Boolean = dataType.isInstanceOf[NumericType]
+  override protected def inputTypes: String = "numbers"
 
   protected def number(value: Any): Double = value match {
     case decimal: Decimal => decimal.toJavaBigDecimal.doubleValue
@@ -81,11 +81,11 @@ case class DateHistogram(column: Expression, interval: String, offset: String, s
     case _ => TimestampType
   }
   override def arguments: Array[Any] = Array(interval, offset)
-  override protected def fits(dataType: DataType): Boolean = dataType match {
+  override protected def accepts(dataType: DataType): Boolean = dataType match {
     case DateType | TimestampType | TimestampNTZType => true
     case _ => false
   }
-  override protected def needs: String = "a date or a timestamp"
+  override protected def inputTypes: String = "a date or a timestamp"
   override protected def nullSafeEval(value: Any): Any = {
     val micros = value match {
       case days: Int => days * 86400000000L

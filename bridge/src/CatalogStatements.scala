@@ -16,10 +16,10 @@ import org.apache.spark.sql.connector.catalog.{CatalogManager, TableCatalog, Tab
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
 
 /**
- * Statements of Spark's catalog about tables of ours.
+ * Statements of Spark's catalog about indextables tables.
  *
- * DESCRIBE, SHOW CREATE TABLE and SHOW TBLPROPERTIES show what the catalog knows besides the properties that it hands over
- * (location and comment), and the index settings in the table's log. ANALYZE TABLE has nothing to compute: the log has the
+ * DESCRIBE, SHOW CREATE TABLE and SHOW TBLPROPERTIES also show the location and the comment, which Spark's catalog does not
+ * pass to a data source, and the index settings in the table's log. ANALYZE TABLE has nothing to compute: the log has the
  * statistics of every version.
  */
 case class CatalogStatements(session: SparkSession) extends Rule[LogicalPlan] {
@@ -32,7 +32,7 @@ case class CatalogStatements(session: SparkSession) extends Rule[LogicalPlan] {
         if catalog.name == CatalogManager.SESSION_CATALOG_NAME && !table.isDescribed && identifier.namespace.length == 1 =>
       val name = TableIdentifier(identifier.name, identifier.namespace.headOption)
       val stored = Try(session.asInstanceOf[classic.SparkSession].sessionState.catalog.getTableMetadata(name)).toOption
-      stored.map(info => resolved.copy(table = table.withProperties(described(table, info)))).getOrElse(resolved)
+      stored.map(info => resolved.copy(table = table.withProperties(propertiesOf(table, info)))).getOrElse(resolved)
   }
 
   /** The comment of a table of the session catalog that a statement would delete; None if the statement sets one. */
@@ -42,7 +42,7 @@ case class CatalogStatements(session: SparkSession) extends Rule[LogicalPlan] {
     case _ => None
   }
 
-  private def described(table: IndexTable, stored: CatalogTable): util.Map[String, String] = {
+  private def propertiesOf(table: IndexTable, stored: CatalogTable): util.Map[String, String] = {
     val all = new util.LinkedHashMap[String, String](table.properties)
     all.remove("path")
     stored.storage.locationUri.foreach(uri => all.put(TableCatalog.PROP_LOCATION, uri.toString))
@@ -64,14 +64,14 @@ case class AlterTableWithComment(command: AlterTableCommand, comment: String) ex
     copy(command = command.withNewChildren(Seq(newChild)).asInstanceOf[AlterTableCommand])
 }
 
-/** ANALYZE TABLE: checks that the table, and columns that are named, are there. */
+/** ANALYZE TABLE: checks that the table and the named columns exist. */
 case class StatisticsInLog(table: IndexTable, columns: Seq[String]) extends LeafRunnableCommand {
   override def run(session: SparkSession): Seq[Row] = {
     val conf = session.asInstanceOf[classic.SparkSession].sessionState.conf
     columns.find(name => !table.schema.fieldNames.exists(conf.resolver(_, name))).foreach { name =>
       throw new Failure(s"no column '$name'; the columns are: ${table.schema.fieldNames.mkString(", ")}")
     }
-    Rpc("schema", Json.obj("options" -> SessionOptions.merged(table.properties, util.Collections.emptyMap())))
+    Rpc("schema", Json.obj("options" -> SessionOptions.merge(table.properties, util.Collections.emptyMap())))
     Nil
   }
 }

@@ -31,7 +31,7 @@ class ColumnarReaders(
     source: UserDefinedPythonDataSource,
     function: Array[Byte],
     projection: StructType,
-    few: Boolean,
+    hasSmallLimit: Boolean,
     artifacts: Option[String])
     extends PartitionReaderFactory {
   override def supportColumnarReads(partition: InputPartition): Boolean = true
@@ -41,24 +41,24 @@ class ColumnarReaders(
 
   override def createColumnarReader(partition: InputPartition): PartitionReader[ColumnarBatch] = partition match {
     case AnswerPartition(stream) => new AnswerReader(stream)
-    case StreamTaskPartition(ofBatch, task, _) => new TaskReader(source, ofBatch, task, projection, artifacts)
+    case StreamTaskPartition(batchFunction, task, _) => new TaskReader(source, batchFunction, task, projection, artifacts)
     case TaskPartition(task, _) =>
       val reader = new TaskReader(source, function, task, projection, artifacts)
-      if (few) new BufferedReader(reader) else reader
+      if (hasSmallLimit) new BufferedReader(reader) else reader
   }
 }
 
 /**
- * A column of a batch that is valid until its reader goes on to the next batch.
+ * A column of a batch, valid until its reader loads the next batch.
  *
- * Spark assumes that an `ArrowColumnVector` is never reused: it passes such batches to Python UDFs through a queue,
- * reads them after later batches were loaded, and asks nobody to free them. Of other vectors it expects what all its own
- * readers of files do, which is to use the memory of a batch again. This class is therefore no `ArrowColumnVector`.
+ * Spark assumes that the memory of an `ArrowColumnVector` is never reused: it passes such batches to Python UDFs through a
+ * queue, reads them after later batches were loaded, and does not free them. The memory of other vectors may be reused, as
+ * Spark's own readers of files do. So this class is not an `ArrowColumnVector`.
  */
 private final class ScanColumn(vector: ArrowColumnVector) extends ColumnVector(vector.dataType) {
   def this(vector: ValueVector) = this(new ArrowColumnVector(vector))
 
-  /** The decimals of a column that fit into 64 bits; null for other columns. Arrow makes two objects of each value. */
+  /** Decimals that fit into 64 bits; null for other columns. `getDecimal` of Arrow would create two objects for each value. */
   private val small: DecimalVector = vector.getValueVector match {
     case decimals: DecimalVector if decimals.getPrecision <= Decimal.MAX_LONG_DIGITS => decimals
     case _ => null
@@ -82,7 +82,7 @@ private final class ScanColumn(vector: ArrowColumnVector) extends ColumnVector(v
   override def getDecimal(row: Int, precision: Int, scale: Int): Decimal = small match {
     case null => vector.getDecimal(row, precision, scale)
     case _ if small.isNull(row) => null
-    // The lower half of 16 bytes, in the order of this machine, is all of a number with so few digits.
+    // A number with so few digits is in the lower half of the 16 bytes, in the byte order of this machine.
     case _ => Decimal.createUnsafe(small.getDataBuffer.getLong(row.toLong * DecimalVector.TYPE_WIDTH), precision, scale)
   }
   override def getUTF8String(row: Int): UTF8String = vector.getUTF8String(row)
@@ -90,7 +90,7 @@ private final class ScanColumn(vector: ArrowColumnVector) extends ColumnVector(v
   override def getChild(ordinal: Int): ColumnVector = vector.getChild(ordinal)
 }
 
-/** The memory of all batches that readers of this JVM hold. */
+/** The memory of all batches of the readers of this JVM. */
 object ScanMemory {
   val allocator: BufferAllocator = ArrowUtils.rootAllocator.newChildAllocator("indextables", 0, Long.MaxValue)
 
@@ -118,7 +118,7 @@ private class AnswerReader(stream: Array[Byte]) extends PartitionReader[Columnar
   }
 }
 
-/** Rows of an Arrow stream in memory, as users see rows, or as Spark holds them. */
+/** Converts an Arrow stream in memory to external or internal rows of Spark. */
 object ArrowAnswer {
   def internalRows(stream: Array[Byte], schema: StructType): Seq[InternalRow] = {
     val convert = CatalystTypeConverters.createToCatalystConverter(schema)
@@ -136,17 +136,17 @@ object ArrowAnswer {
 }
 
 /**
- * Reads a Python task to its end before it hands out the first batch, as far as the batches fit into a buffer.
+ * Reads all batches of a Python task before it returns the first one, as far as they fit into a buffer.
  *
- * A query with a limit stops when it has enough rows. Spark ends a Python worker that was not read to its end, and with
- * it would go the indexes that it holds open.
+ * A query with a limit stops when it has enough rows. If the output of a Python worker was not read to its end, Spark ends
+ * the worker, whose open indexes would be lost.
  */
 private class BufferedReader(inner: TaskReader) extends PartitionReader[ColumnarBatch] {
   private val allocator = ScanMemory.newAllocator()
   private val buffer = mutable.Queue.empty[OwnedBatch]
   private var current: Option[OwnedBatch] = None
   private var filled = false
-  // Whether the task has more batches than the buffer took.
+  // Whether the task has more batches than those in the buffer.
   private var more = true
 
   private class OwnedBatch(vectors: Seq[ValueVector], rows: Int) {
@@ -200,11 +200,11 @@ private class TaskReader(
     projection: StructType,
     artifacts: Option[String])
     extends PartitionReader[ColumnarBatch] {
-  KeepAlive.used()
-  private val figures = PythonCustomMetric.pythonMetrics
+  KeepAlive.recordUse()
+  private val metrics = PythonCustomMetric.pythonMetrics
   private var last: Array[CustomTaskMetric] = Array.empty
   private var current: ColumnarBatch = _
-  /** The vectors of the current batch; the stream uses them again for the next one. */
+  /** The vectors of the current batch; the stream reuses them for the next one. */
   var vectors: Seq[ValueVector] = Nil
 
   private val batches: Iterator[ColumnarBatch] = {
@@ -212,7 +212,7 @@ private class TaskReader(
     val context = TaskContext.get()
     val input = StructType(Array(StructField("struct", UserDefinedPythonDataSource.readInputSchema)))
     val functions = Seq((ChainedPythonFunctions(Seq(source.createPythonFunction(function))), 0L))
-    val runner = ArrowRunner(functions, input, conf, figures, artifacts)
+    val runner = ArrowRunner(functions, input, conf, metrics, artifacts)
     runner.compute(Iterator(Iterator(InternalRow(InternalRow(task)))), context.partitionId(), context)
   }
 
@@ -222,11 +222,11 @@ private class TaskReader(
     def vector(place: Int): ValueVector = struct.getChildByOrdinal(place).asInstanceOf[ValueVector]
     val status = new ScanColumn(vector(projection.size))
     if (batch.numRows == 1 && !status.isNullAt(0)) {
-      val figures = Json.parse(status.getUTF8String(0).toString)
-      Option(figures.get("error")).foreach(error => throw new TaskFailure(error.asText))
-      last = TaskMetric.all(figures)
+      val metrics = Json.parse(status.getUTF8String(0).toString)
+      Option(metrics.get("error")).foreach(error => throw new TaskFailure(error.asText))
+      last = TaskMetric.all(metrics)
       // Spark takes the bytes that a task has read from the statistics of Hadoop's file systems.
-      FileSystem.getStatistics("file", classOf[LocalFileSystem]).incrementBytesRead(figures.get("storageBytes").asLong)
+      FileSystem.getStatistics("file", classOf[LocalFileSystem]).incrementBytesRead(metrics.get("storageBytes").asLong)
       next()
     } else {
       vectors = projection.indices.map(vector)
@@ -240,5 +240,5 @@ private class TaskReader(
   override def close(): Unit = ()
 
   override def currentMetricsValues(): Array[CustomTaskMetric] =
-    last ++ source.createPythonTaskMetrics(figures.map { case (name, metric) => name -> metric.value })
+    last ++ source.createPythonTaskMetrics(metrics.map { case (name, metric) => name -> metric.value })
 }

@@ -5,12 +5,12 @@ import scala.util.Try
 import org.apache.spark.sql.connector.expressions.{FieldReference, IdentityTransform, NamedReference, Transform}
 import org.apache.spark.sql.types.StructType
 
-/** Columns as Spark's interfaces speak of them. Spark's own makers of these would parse a name as SQL. */
+/** References to columns for Spark's interfaces. Spark's own functions for these would parse a name as SQL. */
 object Columns {
   def reference(name: String): NamedReference = FieldReference(Seq(name))
 
-  /** The column that partitionBy names: Spark reads it as SQL before we see it, so odd names come in back quotes. */
-  def named(text: String): String = Try(FieldReference(text).fieldNames).toOption.collect { case Array(name) => name }.getOrElse(text)
+  /** The column of `partitionBy`. Spark has quoted names that need it, so they are parsed as SQL. */
+  def partitionColumn(text: String): String = Try(FieldReference(text).fieldNames).toOption.collect { case Array(name) => name }.getOrElse(text)
 
   /** Columns with the comments that a catalog has for them. */
   def withComments(columns: StructType, catalog: StructType): StructType = StructType(columns.map { column =>

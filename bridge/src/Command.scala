@@ -15,7 +15,7 @@ import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * A command of ours: Python plans it, its tasks run on executors, Python finishes it.
+ * A command of indextables: the planner plans it, its tasks run on executors, and the planner computes the result.
  *
  * @param target the name of its table, if it is not a path
  * @param settings whether the result has the settings of Spark and of Hadoop
@@ -28,7 +28,7 @@ case class Command(
 
   override def run(session: SparkSession): Seq[Row] = {
     val classic = session.asInstanceOf[ClassicSession]
-    val options = target.map(Command.optionsOf(classic, _)).getOrElse(SessionOptions.merged(CaseInsensitiveStringMap.empty))
+    val options = target.map(Command.optionsOf(classic, _)).getOrElse(SessionOptions.merge(CaseInsensitiveStringMap.empty))
     val conf = classic.sessionState.conf
     val request = Json.obj(
       "statement" -> statement,
@@ -41,7 +41,7 @@ case class Command(
 }
 
 object Command {
-  /** The command that a statement is, if it is one of ours. */
+  /** The command of a statement, if it is a command of indextables. */
   def of(statement: String): Option[Command] = {
     val reply = Rpc("command_schema", Json.obj("statement" -> statement)).json
     if (!reply.has("schema")) None
@@ -53,9 +53,9 @@ object Command {
       Option(reply.get("empties")).map(_.asText)))
   }
 
-  /** What a name stands for: a table of ours in a catalog. */
+  /** The options of a table of a catalog, by its name. */
   private def optionsOf(session: ClassicSession, name: Seq[String]): util.Map[String, String] =
     Dataset.ofRows(session, UnresolvedRelation(name)).queryExecution.analyzed.collectFirst {
-      case IndexRelation(table, relation) => SessionOptions.merged(table.properties, relation.options.asCaseSensitiveMap)
+      case IndexRelation(table, relation) => SessionOptions.merge(table.properties, relation.options.asCaseSensitiveMap)
     }.getOrElse(throw new Failure(s"${name.mkString(".")} is not a table of indextables"))
 }

@@ -23,47 +23,47 @@ import org.apache.spark.sql.types.{BinaryType, StringType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 import org.apache.spark.util.Utils
 
-/** Runs a command from its plan to its result; work in the background has a thread of its own. */
+/** Runs a command from its plan to its result; background work runs in a separate thread. */
 class CommandExecution(
     session: ClassicSession, request: util.Map[String, Any], settings: Boolean = false, empties: Option[String] = None) {
   def result(): Array[Byte] = {
     val plan = new util.LinkedHashMap[String, Any](request)
-    plan.put("recorded", PlannerMetrics.all)
+    plan.put("process_metrics", PlannerMetrics.all)
     if (settings) plan.put("settings", allSettings)
-    // What a command empties in the process that runs it, it empties in all of them.
-    empties.foreach(cache => plan.put("elsewhere", Rpc.empty(cache)))
+    // The planner process of this call empties its own cache; the others are emptied here.
+    empties.foreach(cache => plan.put("removed_values", Rpc.empty(cache)))
     val planned = Rpc("command_plan", plan)
     if (planned.json.has("background")) {
       val rest = Reply(planned.json, planned.blobs.tail)
-      Background.start(session, planned.json.get("background").asInt)(finished(rest))
+      Background.start(session, planned.json.get("background").asInt)(finish(rest))
       planned.blobs.head
-    } else finished(planned)
+    } else finish(planned)
   }
 
-  /** The settings of Spark and of Hadoop, for a command that lists them; values that Spark hides are hidden. */
+  /** The settings of Spark and of Hadoop, for a command that lists them; secrets are masked as in Spark. */
   private def allSettings: util.Map[String, Any] = {
     val conf = session.sparkContext.conf
     val hadoop = session.sparkContext.hadoopConfiguration.iterator.asScala.map(entry => (entry.getKey, entry.getValue)).toSeq
-    def hidden(values: Seq[(String, String)]) = Json.obj(Utils.redact(conf, values).toSeq.sorted: _*)
-    Json.obj("spark" -> hidden(session.conf.getAll.toSeq), "hadoop" -> hidden(hadoop))
+    def redact(values: Seq[(String, String)]) = Json.obj(Utils.redact(conf, values).toSeq.sorted: _*)
+    Json.obj("spark" -> redact(session.conf.getAll.toSeq), "hadoop" -> redact(hadoop))
   }
 
   /** Run tasks, and those that the finish step adds, until there is a result. */
-  @tailrec private def finished(reply: Reply): Array[Byte] =
-    if (reply.json.get("done").asBoolean) reply.blobs.head else finished(next(reply))
+  @tailrec private def finish(reply: Reply): Array[Byte] =
+    if (reply.json.get("done").asBoolean) reply.blobs.head else finish(next(reply))
 
   private def next(reply: Reply): Reply = {
     val job = Option(reply.json.get("job")).map(_.asText)
     try {
       val Seq(function, state) = reply.blobs.take(2)
       val preferred = Option(reply.json.get("preferred")).map(_.asScala.map(name => Option(name.textValue)).toSeq)
-      // A command that waits leaves its planner process to others meanwhile.
+      // A command that waits does not occupy a planner process meanwhile.
       Option(reply.json.get("pause")).foreach(pause => Thread.sleep(pause.asLong))
       val tasks = reply.blobs.drop(2)
       val done = if (tasks.isEmpty) Nil else Tasks.run(session, function, tasks, preferred.getOrElse(Nil), job)
-      val finish = new util.LinkedHashMap[String, Any](request)
-      finish.put("ran", done.map(_._1).toArray)
-      Rpc("command_finish", finish, state +: done.map(_._2): _*)
+      val results = new util.LinkedHashMap[String, Any](request)
+      results.put("task_executors", done.map(_._1).toArray)
+      Rpc("command_finish", results, state +: done.map(_._2): _*)
     } catch {
       case problem: Throwable =>
         for (id <- job) Try(Rpc("job_progress", Json.obj("job" -> id, "error" -> String.valueOf(problem.getMessage))))
@@ -72,16 +72,16 @@ class CommandExecution(
   }
 }
 
-/** Work that outlives its statement. */
+/** Work that continues after its statement has returned. */
 object Background {
   private val gates = new ConcurrentHashMap[Int, Semaphore]
 
-  /** At most `atOnce` pieces of work run at a time; others wait. An error is recorded in the job. */
-  def start(session: ClassicSession, atOnce: Int)(work: => Unit): Unit = {
-    val gate = gates.computeIfAbsent(atOnce, new Semaphore(_))
+  /** At most `limit` works run at the same time; others wait. An error is recorded in the job. */
+  def start(session: ClassicSession, limit: Int)(work: => Unit): Unit = {
+    val gate = gates.computeIfAbsent(limit, new Semaphore(_))
     val artifacts = JobArtifactSet.getCurrentJobArtifactState
     val thread = new Thread(() => {
-      // The statement has ended: neither cancelling it nor its place in the user interface is ours any more.
+      // The statement has ended: this work is neither cancelled with it nor shown as a part of it.
       val context = session.sparkContext
       Seq("spark.sql.execution.id", "spark.sql.execution.root.id").foreach(context.setLocalProperty(_, null))
       context.clearJobGroup()
@@ -110,7 +110,7 @@ object Tasks extends Logging {
       tasks: Seq[Array[Byte]],
       preferred: Seq[Option[String]],
       job: Option[String]): Seq[(String, Array[Byte])] = {
-    val planned = new Planned(function, tasks, preferred)
+    val planned = new TaskTable(function, tasks, preferred)
     val relation = DataSourceV2Relation.create(planned, None, None, CaseInsensitiveStringMap.empty)
     val rows = Dataset.ofRows(session, relation).queryExecution.toRdd
     val results = new Array[Seq[(String, Array[Byte])]](tasks.size)
@@ -122,7 +122,7 @@ object Tasks extends Logging {
       (task, rows) => { results(task) = rows; done.incrementAndGet() },
       ())
     try await(running, done, tasks.size, job) catch {
-      // Otherwise tasks would go on and write what nobody commits.
+      // Otherwise tasks would continue to write files that are never committed.
       case problem: Throwable => running.cancel(); throw problem
     }
     results.toSeq.flatten
@@ -138,21 +138,21 @@ object Tasks extends Logging {
     while (!running.isCompleted) {
       for (id <- job if done.get != reported) {
         reported = done.get
-        // Progress is only shown: the work does not end because it cannot be recorded.
+        // Progress is only displayed: the work continues if it cannot be recorded.
         try Rpc("job_progress", Json.obj("job" -> id, "done" -> reported, "tasks" -> tasks))
         catch { case NonFatal(error) => logWarning(s"the progress of the job $id was not recorded", error) }
       }
       try Await.ready(running, ReportInterval) catch { case _: TimeoutException => }
     }
-    running.value.foreach(_.fold(aborted => throw TaskFailure.in(aborted).getOrElse(aborted), identity))
+    running.value.foreach(_.fold(aborted => throw TaskFailure.of(aborted).getOrElse(aborted), identity))
   }
 
-  private class Preferring(index: Int, task: Array[Byte], executor: Option[String])
+  private class TaskInput(index: Int, task: Array[Byte], executor: Option[String])
       extends PythonInputPartition(index, task) {
     override def preferredLocations(): Array[String] = executor.toArray
   }
 
-  private class Planned(function: Array[Byte], tasks: Seq[Array[Byte]], preferred: Seq[Option[String]])
+  private class TaskTable(function: Array[Byte], tasks: Seq[Array[Byte]], preferred: Seq[Option[String]])
       extends Table with SupportsRead {
     override def name(): String = s"${Provider.Name} tasks"
     override def schema(): StructType = Result
@@ -162,7 +162,7 @@ object Tasks extends Logging {
       override def toBatch: Batch = this
       override def planInputPartitions(): Array[InputPartition] =
         tasks.zipWithIndex.map { case (task, number) =>
-          new Preferring(number, task, preferred.lift(number).flatten): InputPartition
+          new TaskInput(number, task, preferred.lift(number).flatten): InputPartition
         }.toArray
       override def createReaderFactory(): PartitionReaderFactory = Compat.readerFactory(
         Rpc.source, function, Result, JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))

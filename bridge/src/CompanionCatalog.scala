@@ -13,7 +13,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 /**
  * Companion indexes by the names of their sources: `companions.spark_catalog.default.logs`.
  *
- * As in IndexTables for Scala, a property of the source says where its index is. The catalog is read-only.
+ * As in IndexTables for Scala, a property of the source has the path of its index. The catalog is read-only.
  */
 class CompanionCatalog extends TableCatalog {
   private var catalogName = ""
@@ -31,7 +31,7 @@ class CompanionCatalog extends TableCatalog {
   private def indexOptions(identifier: Identifier): Map[String, String] = {
     val source = (identifier.namespace :+ identifier.name).mkString(".")
     if (identifier.namespace.length < 2) throw new Failure(
-      s"$catalogName.$source names no source: give its catalog and namespace too, as $catalogName.spark_catalog.default.logs")
+      s"$catalogName.$source is not the name of a source: give its catalog and namespace too, as $catalogName.spark_catalog.default.logs")
     val loaded = load(identifier)
     val properties = loaded match {
       case table: V1Table => table.v1Table.properties
@@ -39,10 +39,10 @@ class CompanionCatalog extends TableCatalog {
     }
     val path = CompanionIndex.path(properties).getOrElse(
       throw new Failure(s"$source has no companion index: its table property ${CompanionIndex.Root} does not name one"))
-    // A clone of a table has its properties, and with them the index of the other table.
+    // A clone of a table has the same properties, among them the path of the other table's index.
     val table = SourceTable.of(source, loaded).getOrElse(
       throw new Failure(s"$source has no location, so that the companion index at $path cannot be that of its files"))
-    CompanionIndex.checked(table, path, Map.empty) + ("path" -> path)
+    CompanionIndex.check(table, path, Map.empty) + ("path" -> path)
   }
 
   private def load(identifier: Identifier): Table =
@@ -64,5 +64,5 @@ class CompanionCatalog extends TableCatalog {
   override def renameTable(from: Identifier, to: Identifier): Unit = throw readOnly
 
   private def readOnly: Failure =
-    new Failure(s"the catalog $catalogName finds companion indexes and changes nothing; build them by their paths")
+    new Failure(s"the catalog $catalogName is read-only; build companion indexes by their paths")
 }

@@ -8,7 +8,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.{PythonCustomMetric,
 import org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory
 import org.apache.spark.sql.types.StructType
 
-/** Internals of Spark that differ between its minor versions; `bridge/compat` has those of older ones. */
+/** Internals of Spark that differ between its minor versions; `bridge/compat` has the code for older versions. */
 object Compat {
   /** The columns of the outer query that a subquery refers to. */
   def outerAttributes(subquery: SubqueryExpression): Seq[Expression] = subquery.getOuterAttrs

@@ -14,17 +14,17 @@ import org.apache.spark.unsafe.types.UTF8String
 object ExpressionJson {
   // Deeper conditions are evaluated by Spark: each level costs the planner several frames of its stack.
   private val MaxDepth = 50
-  // A shorter list is as short one by one.
+  // Shorter lists are not packed.
   private val MinList = 16
 
-  def apply(expression: Expression): util.Map[String, Any] = encoded(expression, 0)
+  def apply(expression: Expression): util.Map[String, Any] = encode(expression, 0)
 
-  private def encoded(expression: Expression, depth: Int): util.Map[String, Any] = expression match {
+  private def encode(expression: Expression, depth: Int): util.Map[String, Any] = expression match {
     case _ if depth > MaxDepth => Json.obj("kind" -> "other", "op" -> "nested too deeply")
     case column: NamedReference => Json.obj("kind" -> "col", "path" -> column.fieldNames)
     case literal: Literal[_] => literalJson(literal.value, literal.dataType)
     case cast: Cast => Json.obj(
-      "kind" -> "cast", "type" -> cast.dataType.json, "args" -> Array(encoded(cast.expression, depth + 1)))
+      "kind" -> "cast", "type" -> cast.dataType.json, "args" -> Array(encode(cast.expression, depth + 1)))
     case function: UserDefinedScalarFunc =>
       Json.obj("kind" -> "udf", "op" -> function.canonicalName, "args" -> args(function.children, depth))
     case predicate: Predicate => predicate.name match {
@@ -43,24 +43,24 @@ object ExpressionJson {
     expressions.map(expression => apply(expression))
 
   private def args(expressions: Array[Expression], depth: Int): Array[util.Map[String, Any]] =
-    expressions.map(encoded(_, depth + 1))
+    expressions.map(encode(_, depth + 1))
 
   /** The parts of `a AND b AND c`, however they are nested, in their order. */
   private def chain(predicate: Predicate): Array[Expression] = {
     val parts = mutable.ArrayBuffer.empty[Expression]
-    val waiting = mutable.Stack[Expression](predicate)
-    while (waiting.nonEmpty) waiting.pop() match {
-      case same: Predicate if same.name == predicate.name => same.children.reverseIterator.foreach(waiting.push)
+    val stack = mutable.Stack[Expression](predicate)
+    while (stack.nonEmpty) stack.pop() match {
+      case same: Predicate if same.name == predicate.name => same.children.reverseIterator.foreach(stack.push)
       case part => parts += part
     }
     parts.toArray
   }
 
   private def literalJson(value: Any, dataType: DataType): util.Map[String, Any] = {
-    // A literal that JSON cannot hold exactly travels as text.
+    // Literals that JSON cannot represent exactly are sent as text.
     val plain: Option[Any] = value match {
       case null => Some(null)
-      // A text of Java would have other characters than bytes that are not UTF-8.
+      // A Java string cannot represent bytes that are not UTF-8.
       case text: UTF8String => if (text.isValid) Some(text.toString) else None
       case text: String => Some(text)
       case decimal: Decimal => Some(decimal.toJavaBigDecimal.toPlainString)
@@ -80,7 +80,7 @@ object ExpressionJson {
   }
 }
 
-/** The literals of a long IN list, packed: whole numbers in eight bytes each, texts in one piece with their offsets. */
+/** The literals of a long IN list, packed: whole numbers in eight bytes each, texts concatenated, with their offsets. */
 private object ListJson {
   def apply(literals: Array[Expression]): Option[util.Map[String, Any]] = {
     val types = literals.map { case literal: Literal[_] => literal.dataType; case _ => NullType }.distinct

@@ -2,7 +2,7 @@ package org.apache.spark.sql.indextables
 
 import org.apache.spark.sql.SparkSessionExtensions
 
-/** What `spark.sql.extensions` names: everything that a session gets from indextables. */
+/** The class for `spark.sql.extensions`: all rules, functions and the parser of indextables. */
 class Extensions extends (SparkSessionExtensions => Unit) {
   override def apply(session: SparkSessionExtensions): Unit = {
     SearchParser.inject(session)

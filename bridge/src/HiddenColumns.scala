@@ -7,17 +7,17 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 
 /**
- * Understands `_score` and `_indexall` where Spark does not find them: above a view or a common table expression, which
- * hide what a table has besides its columns.
+ * Resolves `_score` and `_indexall` above views and common table expressions, where Spark does not find the metadata columns
+ * of a table.
  */
 object HiddenColumns extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
     case node if node.childrenResolved && names(node).exists(isHidden) && hasTable(node, plan) =>
-      replaced(node) { case column if isHidden(column) => resolve(column, node.children.flatMap(_.output)) }
+      replace(node) { case column if isHidden(column) => resolve(column, node.children.flatMap(_.output)) }
     // Spark finds `_metadata` itself, but not above a union.
     case node if node.childrenResolved && names(node).exists(isMetadata) && node.exists(_.isInstanceOf[Union]) &&
         hasTable(node, plan) && !node.children.exists(_.output.exists(_.name.equalsIgnoreCase(VirtualColumn.FileMetadata))) =>
-      replaced(node) { case column if isMetadata(column) => metadata(column.nameParts) }
+      replace(node) { case column if isMetadata(column) => metadata(column.nameParts) }
   }
 
   private def names(node: LogicalPlan): Seq[UnresolvedAttribute] =
@@ -32,7 +32,7 @@ object HiddenColumns extends Rule[LogicalPlan] {
   private val kinds: Map[String, Option[Expression] => Expression] =
     Map(VirtualColumn.Score -> (Score(_)), VirtualColumn.AllFields -> (AllFields(_)))
 
-  /** Whether a table is below a node, also in the common table expressions of its plan; `above` are those that it is part of. */
+  /** Whether a table is below a node, also in the common table expressions of its plan; `above` are those that contain it. */
   private def hasTable(node: LogicalPlan, plan: LogicalPlan, above: Set[Long] = Set.empty): Boolean = node.exists {
     case relation: DataSourceV2Relation => IndexTables.unapply(relation.table).nonEmpty
     case reference: CTERelationRef if !above.contains(reference.cteId) => plan.exists {
@@ -43,9 +43,9 @@ object HiddenColumns extends Rule[LogicalPlan] {
     case _ => false
   }
 
-  /** A node in which columns are replaced; a selected one keeps its name. */
-  private def replaced(node: LogicalPlan)(by: PartialFunction[UnresolvedAttribute, Expression]): LogicalPlan = {
-    def selected(expression: NamedExpression): NamedExpression = expression match {
+  /** Replaces columns of a node; columns of a SELECT list keep their names. */
+  private def replace(node: LogicalPlan)(by: PartialFunction[UnresolvedAttribute, Expression]): LogicalPlan = {
+    def select(expression: NamedExpression): NamedExpression = expression match {
       case column: UnresolvedAttribute => by.lift(column) match {
         case None | Some(_: UnresolvedAttribute) => column
         case Some(resolved) => Alias(resolved, column.nameParts.last)()
@@ -53,8 +53,8 @@ object HiddenColumns extends Rule[LogicalPlan] {
       case other => other
     }
     val named = node match {
-      case project: Project => project.copy(projectList = project.projectList.map(selected))
-      case aggregate: Aggregate => aggregate.copy(aggregateExpressions = aggregate.aggregateExpressions.map(selected))
+      case project: Project => project.copy(projectList = project.projectList.map(select))
+      case aggregate: Aggregate => aggregate.copy(aggregateExpressions = aggregate.aggregateExpressions.map(select))
       case other => other
     }
     named.transformExpressions { case column: UnresolvedAttribute if by.isDefinedAt(column) => by(column) }
@@ -63,7 +63,7 @@ object HiddenColumns extends Rule[LogicalPlan] {
   private def metadata(names: Seq[String]): Expression =
     names.drop(1).foldLeft(FileMetadata(): Expression)((of, field) => UnresolvedExtractValue(of, Literal(field)))
 
-  /** With a table's name before it, it is of that table: of any column that has the name before it too. */
+  /** A column that is qualified by a table's name is bound to that table, by any of its columns. */
   private def resolve(column: UnresolvedAttribute, columns: Seq[Attribute]): Expression = {
     val make = kinds(column.nameParts.last.toLowerCase)
     column.nameParts match {

@@ -17,7 +17,7 @@ import org.apache.spark.sql.internal.connector.SupportsMetadata
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** A scan as it was agreed with the planner; who reads what is planned when it runs. */
+/** A scan with the pushdown that the planner has accepted; its partitions are planned when it runs. */
 class IndexScan(
     options: util.Map[String, String],
     readOptions: CaseInsensitiveStringMap,
@@ -91,9 +91,9 @@ class IndexScan(
   override def createReaderFactory(): PartitionReaderFactory = new ColumnarReaders(
     Rpc.source, plan.blobs.head, projection, limit.exists(_ <= 10000), JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))
 
-  // --- what Spark finds out while the query runs -----------------------------------------------------
+  // --- runtime filters ------------------------------------------------------------------------------
 
-  // An aggregate, or the first rows, of fewer rows would be another answer.
+  // With runtime filters an aggregate, or the first rows, would have another result.
   override def filterAttributes(): Array[NamedReference] =
     if (aggregation.nonEmpty || limit.nonEmpty) Array.empty
     else projection.fieldNames.filterNot(name => virtual.exists(_.name == name)).map(Columns.reference)
@@ -103,11 +103,11 @@ class IndexScan(
     planned = None
   }
 
-  // --- what Spark shows -----------------------------------------------------------------------------
+  // --- statistics, metrics and EXPLAIN ----------------------------------------------------------------
 
   private lazy val estimate = Rpc("estimate", members()).json
 
-  // What Spark takes for the share of some columns of a file, so that it plans the joins that it plans for Parquet.
+  // The share of the columns in the size of a file, as Spark estimates it for Parquet, so that it plans the same joins.
   private def share: Double =
     SQLConf.get.fileCompressionFactor * math.min((projection.defaultSize + 8.0) / (table.schema.defaultSize + 8.0), 1.0)
 
@@ -122,7 +122,7 @@ class IndexScan(
 
   override def reportDriverMetrics(): Array[CustomTaskMetric] = TaskMetric.all(plan.json.get("metrics"))
 
-  private def facts: Seq[(String, String)] = Seq(
+  private def details: Seq[(String, String)] = Seq(
     Some("PushedFilters" -> texts.mkString("[", ", ", "]")),
     aggregation.map(aggregate => "PushedAggregate" -> (aggregate.describe + (if (aggregate.complete) " (complete)" else ""))),
     if (order.isEmpty) None else Some("PushedTopN" -> s"${order.map(_.describe).mkString(", ")} LIMIT ${limit.get}"),
@@ -130,12 +130,12 @@ class IndexScan(
     if (virtual.isEmpty) None else Some("VirtualColumns" -> virtual.map(_.describe).mkString("[", ", ", "]"))).flatten
 
   override def description(): String =
-    s"${Provider.Name} ${options.get("path")} " + facts.map { case (name, fact) => s"$name: $fact" }.mkString(", ")
+    s"${Provider.Name} ${options.get("path")} " + details.map { case (name, fact) => s"$name: $fact" }.mkString(", ")
 
   override def getMetaData(): Map[String, String] =
-    (Seq("Path" -> options.get("path"), "ReadSchema" -> projection.simpleString) ++ facts).toMap
+    (Seq("Path" -> options.get("path"), "ReadSchema" -> projection.simpleString) ++ details).toMap
 
-  // Equal scans let Spark use one exchange for both.
+  // Spark reuses the exchange of an equal scan.
   private lazy val identity: String = Json.text(members())
 
   override def equals(other: Any): Boolean = other match {
@@ -151,11 +151,11 @@ class IndexScan(
 
 /** The executors of this application, by names that a task can prefer. */
 object Executors {
-  /** The tasks that run at once. */
+  /** The number of tasks that run at the same time. */
   def cores: Int = SparkContext.getActive.map(_.defaultParallelism).getOrElse(1)
 
   def names: Array[String] = SparkContext.getActive.map { context =>
-    // What Spark's scheduler takes for "this executor on this host".
+    // The form in which Spark's scheduler expects an executor on a host.
     val master = SparkEnv.get.blockManager.master
     master.getMemoryStatus.keys.filterNot(_.isDriver).map(id => s"executor_${id.host}_${id.executorId}").toArray.sorted
   }.getOrElse(Array.empty)

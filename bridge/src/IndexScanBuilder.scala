@@ -16,21 +16,21 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 class IndexScanBuilder(table: IndexTable, readOptions: CaseInsensitiveStringMap, virtual: Seq[VirtualColumn] = Nil)
     extends ScanBuilder with SupportsPushDownV2Filters with SupportsPushDownRequiredColumns
     with SupportsPushDownLimit with SupportsPushDownTopN with SupportsPushDownAggregates {
-  private val options = SessionOptions.merged(table.properties, readOptions.asCaseSensitiveMap)
+  private val options = SessionOptions.merge(table.properties, readOptions.asCaseSensitiveMap)
   private var projection: StructType = table.schema
   private var pushed: Array[Predicate] = Array.empty
   private var texts: Seq[String] = Nil
   private var limit: Option[Int] = None
   private var order: Array[SortOrder] = Array.empty
   private var aggregation: Option[PushedAggregation] = None
-  private var checked = false
+  private var isChecked = false
 
-  private lazy val read = new ReadRequest(options, QuerySnapshots.of(options, table.named), table, virtual)
+  private lazy val read = new ReadRequest(options, QuerySnapshots.of(options, table.isInCatalog), table, virtual)
 
   private def request(more: (String, Any)*): util.Map[String, Any] = read(more: _*)
 
   override def pushPredicates(predicates: Array[Predicate]): Array[Predicate] = {
-    checked = true
+    isChecked = true
     val reply = Rpc("accept", request("filters" -> ExpressionJson.all(predicates))).json
     val conditions = reply.get("accepted").asScala.map(text => Option(text.textValue)).toSeq
     pushed = predicates.zip(conditions).collect { case (predicate, Some(_)) => predicate }
@@ -40,7 +40,7 @@ class IndexScanBuilder(table: IndexTable, readOptions: CaseInsensitiveStringMap,
 
   override def pushedPredicates(): Array[Predicate] = pushed
 
-  // Fields within a column are not left out: it is read whole anyway.
+  // Nested fields are not pruned: a column is always read as a whole.
   override def pruneColumns(required: StructType): Unit = projection = StructType(required.map { field =>
     table.schema.find(_.name == field.name).getOrElse {
       if (field.name == VirtualColumn.FileMetadata) field.copy(dataType = VirtualColumn.FileMetadataType) else field
@@ -63,20 +63,20 @@ class IndexScanBuilder(table: IndexTable, readOptions: CaseInsensitiveStringMap,
     accepted
   }
 
-  // Each split gives its own first rows, and Spark takes the first of those.
+  // Each split returns its own first rows, from which Spark computes the first of all.
   override def isPartiallyPushed(): Boolean = true
 
-  override def supportCompletePushDown(aggregate: Aggregation): Boolean = askPlanner(aggregate).exists(_.complete)
+  override def supportCompletePushDown(aggregate: Aggregation): Boolean = planAggregation(aggregate).exists(_.complete)
 
   override def pushAggregation(aggregate: Aggregation): Boolean = {
-    aggregation = askPlanner(aggregate)
+    aggregation = planAggregation(aggregate)
     aggregation.foreach(answer => projection = answer.schema)
     aggregation.nonEmpty
   }
 
   private var lastAnswer: Option[(util.Map[String, Any], Option[PushedAggregation])] = None
 
-  private def askPlanner(aggregate: Aggregation): Option[PushedAggregation] = AggregationJson(aggregate).flatMap { json =>
+  private def planAggregation(aggregate: Aggregation): Option[PushedAggregation] = AggregationJson(aggregate).flatMap { json =>
     lastAnswer match {
       case Some((same, answer)) if same == json => answer
       case _ =>
@@ -94,21 +94,21 @@ class IndexScanBuilder(table: IndexTable, readOptions: CaseInsensitiveStringMap,
 
   override def build(): Scan = {
     // A query whose searches are in no pushed filter is checked here, before anything runs.
-    if (virtual.nonEmpty && !checked) Rpc("accept", request("filters" -> Array.empty[Any]))
+    if (virtual.nonEmpty && !isChecked) Rpc("accept", request("filters" -> Array.empty[Any]))
     // Spark optimizes a query once; a snapshot that is read later would be newer. Streams read no snapshot and are not optimized.
     if (QuerySnapshots.isQueryOptimized) read
     new IndexScan(options, readOptions, table, read, virtual, projection, ExpressionJson.all(pushed), texts, limit, order, aggregation)
   }
 }
 
-/** The part of a request that all reads have: the table, its snapshot, and the columns of the query. */
+/** The common part of read requests: the table, its snapshot, and the virtual columns of the query. */
 class ReadRequest(
     options: util.Map[String, String], snapshot: util.Map[String, Any], table: IndexTable, virtual: Seq[VirtualColumn]) {
   private val members = Seq(
     "options" -> options,
     "zone" -> SQLConf.get.sessionLocalTimeZone,
     "snapshot" -> snapshot,
-    "named" -> table.named,
+    "in_catalog" -> table.isInCatalog,
     "table_schema" -> table.schema.json,
     "virtual" -> virtual.map(_.json).toArray)
 
@@ -130,7 +130,7 @@ class PushedAggregation(
   }
 }
 
-/** Aggregations as JSON; None where a function has no place in the protocol. */
+/** Aggregations as JSON; None if the protocol does not have a function. */
 object AggregationJson {
   def apply(aggregate: Aggregation): Option[util.Map[String, Any]] = {
     val functions = aggregate.aggregateExpressions.map(function)

@@ -15,17 +15,17 @@ import org.apache.spark.sql.execution.python.indextables.ColumnarReaders
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 
-/** A place in a stream, as the planner describes it. */
+/** An offset of a stream, in the planner's JSON. */
 case class IndexOffset(override val json: String) extends Offset
 
-/** A stream of micro-batches from a table. The planner computes offsets, and keeps nothing between calls. */
+/** A stream of micro-batches from a table. The planner computes offsets, without state between calls. */
 class IndexStream(options: util.Map[String, String], val table: IndexTable)
     extends MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics {
   private val zone = SQLConf.get.sessionLocalTimeZone
   // The last version that is read, if the stream ends.
   private var until: Option[Long] = None
   private var newest: Option[Offset] = None
-  private var figures: util.Map[String, String] = util.Map.of()
+  private var progress: util.Map[String, String] = util.Map.of()
 
   def request(more: (String, Any)*): util.Map[String, Any] =
     Json.obj(Seq("options" -> options, "zone" -> zone, "table_schema" -> table.schema.json) ++ more: _*)
@@ -34,7 +34,7 @@ class IndexStream(options: util.Map[String, String], val table: IndexTable)
 
   override def deserializeOffset(json: String): Offset = IndexOffset(json)
 
-  // The planner has the limits of the options; this one only says that it is not everything.
+  // The planner applies the limits of the options. Any limit other than "all available" does here.
   override def getDefaultReadLimit: ReadLimit = ReadLimit.maxFiles(Int.MaxValue)
 
   override def prepareForTriggerAvailableNow(): Unit =
@@ -44,7 +44,7 @@ class IndexStream(options: util.Map[String, String], val table: IndexTable)
     val reply = Rpc("stream_latest", request(
       "start" -> start.json, "unlimited" -> limit.isInstanceOf[ReadAllAvailable], "until" -> until)).json
     newest = Some(IndexOffset(reply.get("newest").asText))
-    figures = reply.get("metrics").properties.asScala.map(entry => entry.getKey -> entry.getValue.asText).toMap.asJava
+    progress = reply.get("metrics").properties.asScala.map(entry => entry.getKey -> entry.getValue.asText).toMap.asJava
     IndexOffset(reply.get("offset").asText)
   }
 
@@ -52,13 +52,13 @@ class IndexStream(options: util.Map[String, String], val table: IndexTable)
 
   override def reportLatestOffset(): Offset = newest.orNull
 
-  override def metrics(consumed: Optional[Offset]): util.Map[String, String] = figures
+  override def metrics(consumed: Optional[Offset]): util.Map[String, String] = progress
 
-  override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] = all.planInputPartitions(start, end)
+  override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] = wholeBatch.planInputPartitions(start, end)
 
-  override def createReaderFactory(): PartitionReaderFactory = all.createReaderFactory()
+  override def createReaderFactory(): PartitionReaderFactory = wholeBatch.createReaderFactory()
 
-  private def all = new IndexBatch(this, IndexBatch.Read(table.schema))
+  private def wholeBatch = new IndexBatch(this, IndexBatch.Read(table.schema))
 
   override def commit(end: Offset): Unit = ()
 
@@ -67,14 +67,14 @@ class IndexStream(options: util.Map[String, String], val table: IndexTable)
   override def toString: String = table.name()
 }
 
-/** What a query reads of the micro-batches of a stream: columns, virtual ones among them, and pushed filters. */
+/** The read of a query from a stream's micro-batches: columns, virtual ones included, and pushed filters. */
 class IndexBatch(val stream: IndexStream, val read: IndexBatch.Read) extends MicroBatchStream {
   private def request(start: Offset, end: Offset, more: (String, Any)*): util.Map[String, Any] = stream.request(Seq(
     "batch" -> Json.obj("start" -> start.json, "end" -> end.json),
     "virtual" -> read.virtual.map(_.json).toArray) ++ more: _*)
 
   /** For each filter whether the scan evaluates it, as SQL. */
-  def accepted(start: Offset, end: Offset, filters: Array[Predicate]): Seq[Option[String]] =
+  def accept(start: Offset, end: Offset, filters: Array[Predicate]): Seq[Option[String]] =
     Rpc("accept", request(start, end, "filters" -> ExpressionJson.all(filters))).json
       .get("accepted").asScala.map(text => Option(text.textValue)).toSeq
 
@@ -102,7 +102,7 @@ class IndexBatch(val stream: IndexStream, val read: IndexBatch.Read) extends Mic
 
   private def key = (read.columns, read.virtual, read.filters.toSeq)
 
-  // Spark takes two scans of equal streams for the same.
+  // Spark reuses the scan of an equal stream.
   override def equals(other: Any): Boolean = other match {
     case batch: IndexBatch => (batch.stream eq stream) && batch.key == key
     case _ => false
@@ -130,8 +130,8 @@ class IndexBatchScan(val batch: IndexBatch) extends Scan {
 /**
  * Reads a micro-batch.
  *
- * Spark adds up the rows that scans of one stream return, and takes two such scans for the same: the stream is that of the
- * table, and what is read of it distinguishes scans.
+ * Spark sums the rows of all scans with the same stream object for the progress of a stream, so scans of one source share it;
+ * their columns and filters distinguish them.
  */
 class IndexBatchExec(
     output: Seq[Attribute], scan: Scan, stream: MicroBatchStream, start: Offset, end: Offset,

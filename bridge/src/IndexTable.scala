@@ -20,8 +20,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 /**
  * A table as Spark sees it.
  *
- * Spark refuses two of the four save modes for a table that can be written in batches, so one that is found by its
- * path says so only where it is to be written (`writable`, `inMode`); `mode` is then the save mode.
+ * Spark refuses two of the four save modes for tables with the capability BATCH_WRITE. So a table that is given by its path
+ * has that capability only as the target of a write (`writable`, `SaveModes`); `mode` is then the save mode.
  */
 class IndexTable(
     override val schema: StructType,
@@ -30,18 +30,18 @@ class IndexTable(
     cachedInfo: Option[TableInfo] = None,
     val mode: Option[String] = None,
     val partitionBy: Option[Array[String]] = None,
-    written: Boolean = false,
+    isWriteTarget: Boolean = false,
     val batch: Option[StreamBatch] = None,
     val isDescribed: Boolean = false)
     extends Table with SupportsRead with SupportsWrite with SupportsDeleteV2 with SupportsMetadataColumns
     with SupportsPartitionManagement {
 
   /** Whether it is a table of a catalog. */
-  def named: Boolean = properties.containsKey(TableCatalog.PROP_PROVIDER)
+  def isInCatalog: Boolean = properties.containsKey(TableCatalog.PROP_PROVIDER)
 
-  private def options: util.Map[String, String] = SessionOptions.merged(properties, util.Collections.emptyMap())
+  private def options: util.Map[String, String] = SessionOptions.merge(properties, util.Collections.emptyMap())
 
-  private lazy val info: Option[TableInfo] = cachedInfo.orElse(if (named) None else TableInfo.of(options))
+  private lazy val info: Option[TableInfo] = cachedInfo.orElse(if (isInCatalog) None else TableInfo.of(options))
 
   /** Whether a column, in lower case, is indexed as addresses. */
   def addresses(column: String): Boolean = info.exists(_.addresses(column))
@@ -52,28 +52,28 @@ class IndexTable(
   /** The columns that rows are partitioned by. */
   def partitionNames: Seq[String] = partitioning.toSeq.collect { case IdentityTransform(FieldReference(Seq(column))) => column }
 
-  /** The partition columns, if the writer names them; a catalog does. */
+  /** The partition columns of a write: those of `partitionBy`, or of the catalog. */
   def declaredPartitions: Option[Array[String]] = partitionBy.orElse(
-    if (!named) None
+    if (!isInCatalog) None
     else Some(partitioning.map(Columns.partitionName)))
 
   def withSchema(wider: StructType): IndexTable =
-    new IndexTable(wider, partitioning, properties, cachedInfo, mode, partitionBy, written, batch)
+    new IndexTable(wider, partitioning, properties, cachedInfo, mode, partitionBy, isWriteTarget, batch)
 
-  def writable: IndexTable = new IndexTable(schema, partitioning, properties, cachedInfo, mode, partitionBy, written = true)
+  def writable: IndexTable = new IndexTable(schema, partitioning, properties, cachedInfo, mode, partitionBy, isWriteTarget = true)
 
   /** The table with the properties that statements about it show. */
   def withProperties(shown: util.Map[String, String]): IndexTable =
-    new IndexTable(schema, partitioning, shown, cachedInfo, mode, partitionBy, written, batch, isDescribed = true)
+    new IndexTable(schema, partitioning, shown, cachedInfo, mode, partitionBy, isWriteTarget, batch, isDescribed = true)
 
   override def name(): String =
     s"${Provider.Name} ${properties.getOrDefault("path", properties.getOrDefault(TableCatalog.PROP_LOCATION, ""))}".trim
 
   override def capabilities(): util.Set[TableCapability] = {
     val all = util.EnumSet.of(BATCH_READ, MICRO_BATCH_READ, TRUNCATE, OVERWRITE_BY_FILTER, OVERWRITE_DYNAMIC)
-    if (named || written) all.add(BATCH_WRITE)
-    // Spark does not hand the columns of `partitionBy` to a table by its path: such a stream has a sink of its own.
-    if (named) all.add(STREAMING_WRITE)
+    if (isInCatalog || isWriteTarget) all.add(BATCH_WRITE)
+    // Spark does not pass the columns of `partitionBy` to a table that is given by its path, so such a stream uses TableSink.
+    if (isInCatalog) all.add(STREAMING_WRITE)
     all
   }
 
@@ -85,7 +85,7 @@ class IndexTable(
 
   override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = new IndexWriteBuilder(this, info)
 
-  // What cannot be deleted is refused by the planner, with a reason.
+  // The planner refuses conditions that cannot be deleted, with a reason.
   override def canDeleteWhere(predicates: Array[Predicate]): Boolean = true
 
   override def deleteWhere(predicates: Array[Predicate]): Unit = Rpc("delete", Json.obj(
@@ -114,22 +114,22 @@ class IndexTable(
   }
 
   override def createPartition(identifier: InternalRow, properties: util.Map[String, String]): Unit = throw new Failure(
-    "a partition of a table of indextables is there while rows are in it; write rows instead of ADD PARTITION")
+    "a partition of a table of indextables exists while it has rows; write rows instead of ADD PARTITION")
 
   override def replacePartitionMetadata(identifier: InternalRow, properties: util.Map[String, String]): Unit =
     throw new Failure("a partition of a table of indextables has no properties of its own")
 
   override def loadPartitionMetadata(identifier: InternalRow): util.Map[String, String] = util.Collections.emptyMap()
 
-  // Equal tables let Spark drop cached results after a write, and share equal parts of a plan.
+  // Spark compares tables to refresh cached results after a write, and to reuse equal parts of a plan.
   override def equals(other: Any): Boolean = other match {
-    case table: IndexTable => table.schema == schema && table.compared == compared
+    case table: IndexTable => table.schema == schema && table.identity == identity
     case _ => false
   }
 
-  override def hashCode(): Int = (schema, compared).hashCode()
+  override def hashCode(): Int = (schema, identity).hashCode()
 
-  /** The properties by their keys in lower case: Spark hands over the options of a read as they were written, those of a write not. */
-  private lazy val compared: Map[String, String] =
+  /** The properties by keys in lower case: Spark passes options of reads in their spelling, those of writes in lower case. */
+  private lazy val identity: Map[String, String] =
     properties.asScala.map { case (key, value) => (key.toLowerCase(Locale.ROOT), value) }.toMap
 }

@@ -12,23 +12,23 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** `input_file_name()` over a table of ours: the path of the split that the row is in. */
+/** `input_file_name()` over indextables tables: the path of the row's split. */
 object InputFiles extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = {
     val nodes = WholePlan.nodes(plan)
-    if (!nodes.exists(node => !node.analyzed && asks(node))) plan
+    if (!nodes.exists(node => !node.analyzed && hasFileName(node))) plan
     else {
       val definitions = WholePlan.definitions(nodes)
-      WholePlan.rewritten(plan) {
-        case node if asks(node) && isOverTables(node, definitions) =>
+      WholePlan.rewrite(plan) {
+        case node if hasFileName(node) && isOverTables(node, definitions) =>
           node.transformExpressions { case _: InputFileName => GetStructField(FileMetadata(), 0, Some("file_path")) }
       }
     }
   }
 
-  private def asks(node: LogicalPlan): Boolean = node.expressions.exists(_.exists(_.isInstanceOf[InputFileName]))
+  private def hasFileName(node: LogicalPlan): Boolean = node.expressions.exists(_.exists(_.isInstanceOf[InputFileName]))
 
-  /** Whether rows come from one table of ours, or from the union of several; `above` are common table expressions. */
+  /** Whether rows come from one indextables table, or a union of several; `above` are enclosing common table expressions. */
   private def isOverTables(node: LogicalPlan, definitions: Map[Long, CTERelationDef], above: Set[Long] = Set.empty): Boolean = {
     val leaves = node.collectLeaves()
     val combined = node.collect { case several if several.children.size > 1 => several }
@@ -78,20 +78,20 @@ case class SeveralPaths(session: SparkSession) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
     case relation: DataSourceV2Relation if relation.table.isInstanceOf[SeveralTables] =>
       val table = relation.table.asInstanceOf[SeveralTables]
-      val parts = table.paths.map(path => (path, loaded(SeveralTables.withPath(table.options, path))))
+      val parts = table.paths.map(path => (path, load(SeveralTables.withPath(table.options, path))))
       parts.tail.find { case (_, part) => columns(part) != columns(parts.head._2) }.foreach { case (path, _) =>
         throw new Failure(s"the table at $path has other columns than the one at ${parts.head._1}; load them one by one, " +
           "and combine them by unionByName")
       }
       val first = Project(
-        selected(relation.output, parts.head).map { case (column, own) => Alias(own, column.name)(exprId = column.exprId) },
+        select(relation.output, parts.head).map { case (column, own) => Alias(own, column.name)(exprId = column.exprId) },
         parts.head._2)
-      val others = parts.tail.map(part => Project(selected(relation.output, part).map(_._2), part._2))
+      val others = parts.tail.map(part => Project(select(relation.output, part).map(_._2), part._2))
       if (others.isEmpty) first else Union(first +: others)
   }
 
-  /** The columns of a schema, which may be given by `schema(...)`, and those of a table that they name. */
-  private def selected(schema: Seq[Attribute], part: (String, LogicalPlan)): Seq[(Attribute, Attribute)] = schema.map { column =>
+  /** The columns of a schema, which may be that of `schema(...)`, with the columns of a table that have their names. */
+  private def select(schema: Seq[Attribute], part: (String, LogicalPlan)): Seq[(Attribute, Attribute)] = schema.map { column =>
     val own = part._2.output.find(own => conf.resolver(own.name, column.name))
     own.filter(_.dataType.asNullable == column.dataType.asNullable).map(column -> _).getOrElse(throw new Failure(
       s"the schema has a column ${column.name} ${column.dataType.sql}, but the table at ${part._1} has " +
@@ -101,7 +101,7 @@ case class SeveralPaths(session: SparkSession) extends Rule[LogicalPlan] {
 
   private def columns(plan: LogicalPlan) = plan.output.map((column: Attribute) => (column.name, column.dataType))
 
-  private def loaded(options: java.util.Map[String, String]): LogicalPlan =
+  private def load(options: java.util.Map[String, String]): LogicalPlan =
     session.asInstanceOf[classic.SparkSession].read.format(Provider.Name).options(options).load()
       .asInstanceOf[classic.Dataset[_]].logicalPlan
 }

@@ -4,7 +4,7 @@ import java.util
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 
-/** JSON as it travels between the JVM and the planner. */
+/** JSON of requests and replies. */
 object Json {
   private val mapper = new ObjectMapper()
 

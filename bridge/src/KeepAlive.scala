@@ -15,9 +15,9 @@ import org.apache.spark.api.python.PythonWorkerFactory
 import org.apache.spark.util.Utils
 
 /**
- * Keeps idle Python workers of indextables in this JVM while it is in use; those of users are Spark's.
+ * Keeps idle Python workers of indextables alive while they are in use; workers of users' functions are left to Spark.
  *
- * Spark ends them after a minute, and with them go the imported libraries and the indexes they hold open.
+ * Spark ends idle workers after a minute. A new worker has to import libraries and open indexes again.
  */
 object KeepAlive {
   val PlannerModule = "pyspark_indextables.worker"
@@ -27,8 +27,8 @@ object KeepAlive {
   private val keepFor = TimeUnit.MINUTES.toNanos(30)
   private val lastUse = new AtomicLong(Long.MinValue)
 
-  /** Say that a worker is about to be used. */
-  def used(): Unit = {
+  /** Record that a worker is about to be used. */
+  def recordUse(): Unit = {
     SocketFolder.use()
     if (lastUse.getAndSet(System.nanoTime()) == Long.MinValue) {
       val thread = new Thread(
@@ -46,7 +46,7 @@ object KeepAlive {
     }
   }
 
-  /** What starts our workers. All of it is private to Spark; what cannot be found leaves Spark as it is. */
+  /** The factories of our workers. These members of Spark are private; without them, Spark ends idle workers as usual. */
   private[indextables] def factories(env: SparkEnv): Seq[PythonWorkerFactory] = {
     val field = classOf[SparkEnv].getDeclaredField("pythonWorkers")
     field.setAccessible(true)
@@ -71,14 +71,14 @@ object SocketFolder {
   // The path of a socket has 104 characters at most, 43 of them its name.
   private val MaxLength = 61
 
-  private var chosenFor: Option[SparkEnv] = None
+  private var environment: Option[SparkEnv] = None
   private var folder: Option[Path] = None
 
-  /** Have sockets of workers that start from now on in the folder, unless the session names one. */
+  /** Set the folder for the sockets of workers that start from now on, unless the session has set one. */
   def use(): Unit = synchronized {
     val env = SparkEnv.get
-    if (env != null && !chosenFor.exists(_ eq env)) {
-      chosenFor = Some(env)
+    if (env != null && !environment.exists(_ eq env)) {
+      environment = Some(env)
       folder = None
       if (env.conf.getBoolean(Enabled, false) && !env.conf.contains(Setting)) {
         // Spark deletes such a folder when the JVM ends.
@@ -93,7 +93,7 @@ object SocketFolder {
     }
   }
 
-  /** Delete sockets whose process is gone. */
+  /** Delete sockets of processes that have ended. */
   def sweep(): Unit = synchronized {
     val table = Paths.get("/proc/net/unix")
     folder.filter(_ => Files.isReadable(table)).foreach { at =>

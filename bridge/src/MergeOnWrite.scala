@@ -19,19 +19,19 @@ import org.apache.spark.sql.classic.SparkSession
  * An error is logged; it never fails the write.
  */
 object MergeOnWrite {
-  private class Merging(val thread: Thread, var patience: Long, var again: Option[PostCommitWork])
+  private class RunningMerge(val thread: Thread, var shutdownTimeout: Long, var next: Option[PostCommitWork])
 
   private val writes = mutable.Map.empty[String, Int]
-  private val running = mutable.Map.empty[String, Merging]
-  private var listened: Option[SparkContext] = None
+  private val running = mutable.Map.empty[String, RunningMerge]
+  private var application: Option[SparkContext] = None
 
-  /** How many writes this application has made to a table, with the one that is to be committed. */
+  /** Counts a write to a table; returns the number of writes of this application, this one included. */
   def count(table: String): Int = synchronized {
     writes(table) = writes.getOrElse(table, 0) + 1
     writes(table)
   }
 
-  /** Starts what the planner decided. The write is committed, so nothing is raised here. */
+  /** Starts the maintenance in the planner's reply. The write is committed, so no error is raised here. */
   def start(table: String, options: util.Map[String, String], parallelism: Int, maintenance: JsonNode): Unit =
     AfterCommit.run(s"the maintenance after a write to $table") {
       start(table, new PostCommitWork(SparkSession.active, options, parallelism, maintenance))
@@ -39,7 +39,7 @@ object MergeOnWrite {
 
   private def start(table: String, work: PostCommitWork): Unit = {
     if (work.merges) {
-      if (work.background) inBackground(table, work)
+      if (work.background) startInBackground(table, work)
       else {
         val before = synchronized(running.get(table).map(_.thread))
         before.foreach(_.join())
@@ -49,44 +49,44 @@ object MergeOnWrite {
     if (work.purges) work.purge()
   }
 
-  private def inBackground(table: String, work: PostCommitWork): Unit = synchronized {
+  private def startInBackground(table: String, work: PostCommitWork): Unit = synchronized {
     running.get(table) match {
       case Some(current) =>
-        current.again = Some(work)
-        current.patience = work.patience
+        current.next = Some(work)
+        current.shutdownTimeout = work.shutdownTimeout
       case None =>
         listen(work.session.sparkContext)
         val thread = new Thread(() => run(table, work), "indextables-merge-on-write")
         thread.setDaemon(true)
-        // After the start, which may fail; the thread looks for itself here only when this is done.
+        // Registered after the start, which may fail. The thread needs the lock of this object to read its entry.
         thread.start()
-        running(table) = new Merging(thread, work.patience, None)
+        running(table) = new RunningMerge(thread, work.shutdownTimeout, None)
     }
   }
 
   private def run(table: String, first: PostCommitWork): Unit = {
     var next = Option(first)
     while (next.nonEmpty) {
-      // After any error later writes can start merges of this table.
-      try next.get.alone() catch { case error: Throwable => AfterCommit.warn(s"the merge after a write to $table", error) }
+      // After an error, later writes must be able to start merges of this table.
+      try next.get.mergeInThread() catch { case error: Throwable => AfterCommit.warn(s"the merge after a write to $table", error) }
       synchronized {
-        next = running(table).again
-        running(table).again = None
+        next = running(table).next
+        running(table).next = None
         if (next.isEmpty) running.remove(table)
       }
     }
   }
 
-  /** An application that ends waits for its merges: its planner lives until its listeners are done. */
-  private def listen(context: SparkContext): Unit = if (!listened.exists(_ eq context)) {
-    listened = Some(context)
+  /** Waits for merges when the application ends: its planner processes run until its listeners have returned. */
+  private def listen(context: SparkContext): Unit = if (!application.exists(_ eq context)) {
+    application = Some(context)
     context.addSparkListener(new SparkListener {
       override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit = {
         val started = System.nanoTime()
-        val left = MergeOnWrite.synchronized(running.values.toList)
-        left.foreach { one =>
-          val millis = one.patience - (System.nanoTime() - started) / 1000000
-          if (millis > 0) one.thread.join(millis)
+        val merges = MergeOnWrite.synchronized(running.values.toList)
+        merges.foreach { merge =>
+          val millis = merge.shutdownTimeout - (System.nanoTime() - started) / 1000000
+          if (millis > 0) merge.thread.join(millis)
         }
       }
     })
@@ -102,11 +102,11 @@ class PostCommitWork(
 
   def merges: Boolean = maintenance.get("merge").asBoolean
   def background: Boolean = maintenance.get("background").asBoolean
-  def patience: Long = maintenance.get("patience").asLong
+  def shutdownTimeout: Long = maintenance.get("shutdown_timeout").asLong
   def purges: Boolean = maintenance.get("purge").asBoolean
 
-  /** Merge in a thread of its own. */
-  def alone(): Unit = {
+  /** Merge in a separate thread. */
+  def mergeInThread(): Unit = {
     // The thread inherited the execution of the write, and perhaps a group of jobs that is cancelled.
     session.sparkContext.setLocalProperties(new Properties)
     JobArtifactSet.withActiveJobArtifactState(artifacts)(session.withActive(merge()))
@@ -115,11 +115,11 @@ class PostCommitWork(
   def merge(): Unit =
     try run("merge") catch {
       case NonFatal(_) if session.sparkContext.isStopped =>
-        logged("merge")(Rpc("merge_here", Json.obj("options" -> options, "parallelism" -> parallelism)))
+        logErrors("merge")(Rpc("merge_here", Json.obj("options" -> options, "parallelism" -> parallelism)))
       case NonFatal(error) => warn("merge", error)
     }
 
-  def purge(): Unit = logged("purge")(run("purge"))
+  def purge(): Unit = logErrors("purge")(run("purge"))
 
   private def run(name: String): Unit = new CommandExecution(session, Json.obj(
     "maintenance" -> name,
@@ -127,7 +127,7 @@ class PostCommitWork(
     "parallelism" -> parallelism,
     "executors" -> Executors.names)).result()
 
-  private def logged(what: String)(body: => Any): Unit =
+  private def logErrors(what: String)(body: => Any): Unit =
     try body catch { case NonFatal(error) => warn(what, error) }
 
   private def warn(what: String, error: Throwable): Unit =

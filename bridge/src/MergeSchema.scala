@@ -15,58 +15,58 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.types._
 
 /**
- * Lets rows with the option mergeSchema bring new columns into a table that a catalog names.
+ * Adds the new columns of rows to the target of a write with the option mergeSchema, if the target is a table of a catalog.
  *
- * Spark checks rows against the table's columns before the planner sees them, so the table is shown to it with the
- * new ones. The planner decides whether they may come, from the options of the call, the table and the session.
+ * Spark compares the rows with the columns of the target before it calls the planner, so the target needs the new columns.
+ * The planner decides whether the write may add columns, by the options of the call, the table and the session.
  */
 case class MergeSchema(session: SparkSession) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan match {
     case write: InsertIntoStatement if write.byName =>
-      widened(write.table, write.query, Map.empty).fold(plan)(wider => write.copy(table = wider))
+      widen(write.table, write.query, Map.empty).fold(plan)(wider => write.copy(table = wider))
     case write: AppendData if write.isByName =>
-      widened(write.table, write.query, write.writeOptions).fold(plan)(wider => write.copy(table = wider))
+      widen(write.table, write.query, write.writeOptions).fold(plan)(wider => write.copy(table = wider))
     case write: OverwriteByExpression if write.isByName =>
-      widened(write.table, write.query, write.writeOptions).fold(plan)(wider => write.copy(table = wider))
+      widen(write.table, write.query, write.writeOptions).fold(plan)(wider => write.copy(table = wider))
     case write: OverwritePartitionsDynamic if write.isByName =>
-      widened(write.table, write.query, write.writeOptions).fold(plan)(wider => write.copy(table = wider))
+      widen(write.table, write.query, write.writeOptions).fold(plan)(wider => write.copy(table = wider))
     case _ => plan
   }
 
   /** The target with the new columns of the rows; None if there are none, or if the write may not add any. */
-  private def widened(target: LogicalPlan, query: LogicalPlan, writeOptions: Map[String, String]): Option[DataSourceV2Relation] =
+  private def widen(target: LogicalPlan, query: LogicalPlan, writeOptions: Map[String, String]): Option[DataSourceV2Relation] =
     for {
-      (table, relation) <- resolved(target)
-      incoming <- if (query.resolved) Some(query) else analyzed(query)
-      all = both(table.schema, incoming.schema.asNullable).asInstanceOf[StructType]
+      (table, relation) <- resolveTarget(target)
+      incoming <- if (query.resolved) Some(query) else analyze(query)
+      all = mergeTypes(table.schema, incoming.schema.asNullable).asInstanceOf[StructType]
       if all != table.schema && mergesSchema(table, relation.options.asCaseSensitiveMap.asScala.toMap ++ writeOptions)
     } yield relation.copy(table = table.withSchema(all), output = DataTypeUtils.toAttributes(all))
 
-  private def resolved(target: LogicalPlan): Option[(IndexTable, DataSourceV2Relation)] = (target match {
-    case name: UnresolvedRelation => analyzed(name.clearWritePrivileges)
+  private def resolveTarget(target: LogicalPlan): Option[(IndexTable, DataSourceV2Relation)] = (target match {
+    case name: UnresolvedRelation => analyze(name.clearWritePrivileges)
     case relation => Some(relation)
   }).flatMap(_.collectFirst { case IndexRelation(table, relation) => (table, relation) })
 
   private def mergesSchema(table: IndexTable, options: Map[String, String]): Boolean = {
-    val merged = SessionOptions.merged(table.properties, options.asJava)
+    val merged = SessionOptions.merge(table.properties, options.asJava)
     Rpc("write_options", Json.obj("options" -> merged)).json.get("merge_schema").asBoolean
   }
 
-  /** A type with the fields that another one has besides; types that do not agree are for the planner to refuse. */
-  private def both(current: DataType, incoming: DataType): DataType = (current, incoming) match {
+  /** A type with the additional fields of another one. Types that do not fit are refused by the planner. */
+  private def mergeTypes(current: DataType, incoming: DataType): DataType = (current, incoming) match {
     case (StructType(fields), StructType(others)) =>
       def name(field: StructField) = field.name.toLowerCase(Locale.ROOT)
       val incomingFields = others.map(field => name(field) -> field).toMap
       val names = fields.map(name).toSet
       StructType(
-        fields.map(field => incomingFields.get(name(field)).fold(field)(o => field.copy(dataType = both(field.dataType, o.dataType))))
+        fields.map(field => incomingFields.get(name(field)).fold(field)(o => field.copy(dataType = mergeTypes(field.dataType, o.dataType))))
           ++ others.filterNot(field => names(name(field))))
-    case (ArrayType(element, nulls), ArrayType(other, _)) => ArrayType(both(element, other), nulls)
-    case (MapType(key, value, nulls), MapType(_, other, _)) => MapType(key, both(value, other), nulls)
+    case (ArrayType(element, nulls), ArrayType(other, _)) => ArrayType(mergeTypes(element, other), nulls)
+    case (MapType(key, value, nulls), MapType(_, other, _)) => MapType(key, mergeTypes(value, other), nulls)
     case _ => current
   }
 
   /** None if Spark cannot analyze it: then Spark reports the error itself. */
-  private def analyzed(plan: LogicalPlan): Option[LogicalPlan] =
+  private def analyze(plan: LogicalPlan): Option[LogicalPlan] =
     Try(classic.Dataset.ofRows(session.asInstanceOf[classic.SparkSession], plan).queryExecution.analyzed).toOption
 }

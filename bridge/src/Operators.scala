@@ -6,38 +6,38 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.parser.SqlBaseLexer._
 
-/** A statement with our operators written as functions; `complaint` is for an operator that could not be. */
-case class Rewritten(sql: String, complaint: Option[String])
+/** A statement with search operators rewritten as functions; `problem` is an operator that could not be rewritten. */
+case class RewrittenSql(sql: String, problem: Option[String])
 
 /** `column [NOT] INDEXQUERY 'query'` becomes `indexquery(column, 'query')`, and so on for all operators. */
 object Operators {
   private val names = SearchFunctions.Kinds
-  // What can stand before an operator but is no column.
+  // Keywords that can precede an operator; they are not columns.
   private val notNames = Set(
     SELECT, WHERE, AND, OR, NOT, ON, WHEN, THEN, ELSE, CASE, HAVING, BY, FROM, IN, LIKE, BETWEEN, IS, NULL, TRUE, FALSE,
     DISTINCT, AS, JOIN, USING, UNION, SET, VALUES)
 
-  def rewrite(sql: String): Rewritten = {
+  def rewrite(sql: String): RewrittenSql = {
     val lower = sql.toLowerCase(Locale.ROOT)
-    if (!names.exists(lower.contains)) Rewritten(sql, None) else new Pass(new Tokens(sql)).result
+    if (!names.exists(lower.contains)) RewrittenSql(sql, None) else new Rewriter(new Tokens(sql)).result
   }
 
-  private class Pass(tokens: Tokens) {
+  private class Rewriter(tokens: Tokens) {
     private val edits = mutable.ArrayBuffer.empty[(Int, Int, String)]
-    private var complaint: Option[String] = None
+    private var problem: Option[String] = None
 
-    def result: Rewritten = {
+    def result: RewrittenSql = {
       var place = 1
       while (place < tokens.size) {
         operator(place).foreach { name =>
           query(place + 1) match {
-            case Some(last) => left(place).foreach { case (first, rewrite) =>
+            case Some(last) => leftSide(place).foreach { case (first, rewrite) =>
               val argument = tokens.sql.substring(tokens.start(place + 1), tokens.end(last))
               edits += ((tokens.start(first), tokens.end(last), rewrite(name, argument)))
               place = last
             }
             case None => if (isName(place - 1)) {
-              complain(s"${name.toUpperCase(Locale.ROOT)} takes its query in quotes, as message ${name.toUpperCase(Locale.ROOT)} 'words'")
+              report(s"${name.toUpperCase(Locale.ROOT)} takes its query in quotes, as message ${name.toUpperCase(Locale.ROOT)} 'words'")
             }
           }
         }
@@ -45,16 +45,16 @@ object Operators {
       }
       val rewritten = new StringBuilder(tokens.sql)
       edits.reverseIterator.foreach { case (start, end, text) => rewritten.replace(start, end, text) }
-      Rewritten(rewritten.toString, complaint)
+      RewrittenSql(rewritten.toString, problem)
     }
 
-    private def complain(sentence: String): Unit = if (complaint.isEmpty) complaint = Some(sentence)
+    private def report(sentence: String): Unit = if (problem.isEmpty) problem = Some(sentence)
 
     private def operator(place: Int): Option[String] =
       if (tokens.kind(place) != IDENTIFIER) None
       else names.find(_.equalsIgnoreCase(tokens.text(place)))
 
-    /** The last token of a query that starts here: a text (several are one, as in Spark), or a parameter. */
+    /** The last token of a query that starts here: a text (adjacent ones are concatenated, as in Spark), or a parameter. */
     private def query(place: Int): Option[Int] = tokens.kind(place) match {
       case STRING_LITERAL | DOUBLEQUOTED_STRING =>
         Some(Iterator.from(place).takeWhile(at => isText(at)).reduce((_, last) => last))
@@ -66,8 +66,8 @@ object Operators {
     private def isText(place: Int): Boolean =
       tokens.kind(place) == STRING_LITERAL || tokens.kind(place) == DOUBLEQUOTED_STRING
 
-    /** What is searched: the first token of it, and what is made of it, the operator and the query. */
-    private def left(operator: Int): Option[(Int, (String, String) => String)] = {
+    /** The left side of an operator: its first token, and a function of operator and query that returns the SQL. */
+    private def leftSide(operator: Int): Option[(Int, (String, String) => String)] = {
       val not = tokens.kind(operator - 1) == NOT && operator > 1
       val last = if (not) operator - 2 else operator - 1
       val before = if (not) "NOT " else ""
@@ -81,7 +81,7 @@ object Operators {
         else Some((first, (name, query) => s"($before$name($column, $query))"))
       } else {
         val name = tokens.text(operator).toUpperCase(Locale.ROOT)
-        complain(s"$name takes a column on its left, or * for all fields, as message $name 'words'")
+        report(s"$name takes a column on its left, or * for all fields, as message $name 'words'")
         None
       }
     }

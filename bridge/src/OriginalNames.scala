@@ -1,4 +1,4 @@
-// The names under which users of IndexTables for Scala know the data source, the extensions and the catalog.
+// The class names of IndexTables for Scala for the data source, the extensions and the catalog.
 
 package io.indextables.provider {
   class IndexTablesProvider extends org.apache.spark.sql.indextables.Provider

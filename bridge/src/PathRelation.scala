@@ -10,15 +10,15 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 /**
  * A table named by its path, indextables.`/path`, in queries and in INSERT, DELETE and `writeTo`.
  *
- * Spark offers this for files only. The rule runs before Spark looks for such a name.
+ * Spark supports this for file sources only. The rule runs before Spark resolves such a name.
  */
 case class PathRelation(session: SparkSession) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transformWithSubqueries {
-    case write: InsertIntoStatement if byPath(write.table).nonEmpty => write.copy(table = written(write.table))
-    case write: AppendData if byPath(write.table).nonEmpty => write.copy(table = written(write.table))
-    case write: OverwriteByExpression if byPath(write.table).nonEmpty => write.copy(table = written(write.table))
-    case write: OverwritePartitionsDynamic if byPath(write.table).nonEmpty => write.copy(table = written(write.table))
-    case relation: UnresolvedRelation => byPath(relation).map(loaded).getOrElse(relation)
+    case write: InsertIntoStatement if byPath(write.table).nonEmpty => write.copy(table = writeTarget(write.table))
+    case write: AppendData if byPath(write.table).nonEmpty => write.copy(table = writeTarget(write.table))
+    case write: OverwriteByExpression if byPath(write.table).nonEmpty => write.copy(table = writeTarget(write.table))
+    case write: OverwritePartitionsDynamic if byPath(write.table).nonEmpty => write.copy(table = writeTarget(write.table))
+    case relation: UnresolvedRelation => byPath(relation).map(load).getOrElse(relation)
   }
 
   private def byPath(plan: LogicalPlan): Option[UnresolvedRelation] = plan match {
@@ -29,13 +29,13 @@ case class PathRelation(session: SparkSession) extends Rule[LogicalPlan] {
     case _ => None
   }
 
-  private def loaded(relation: UnresolvedRelation): LogicalPlan = {
+  private def load(relation: UnresolvedRelation): LogicalPlan = {
     val options = relation.clearWritePrivileges.options.asCaseSensitiveMap
     val reader = session.asInstanceOf[classic.SparkSession].read.format(Provider.Name).options(options)
     reader.load(relation.multipartIdentifier.last).asInstanceOf[classic.Dataset[_]].logicalPlan
   }
 
-  private def written(table: LogicalPlan): DataSourceV2Relation = loaded(byPath(table).get).collectFirst {
-    case loaded: DataSourceV2Relation => loaded.copy(table = loaded.table.asInstanceOf[IndexTable].writable)
+  private def writeTarget(table: LogicalPlan): DataSourceV2Relation = load(byPath(table).get).collectFirst {
+    case relation: DataSourceV2Relation => relation.copy(table = relation.table.asInstanceOf[IndexTable].writable)
   }.get
 }

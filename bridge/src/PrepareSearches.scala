@@ -8,7 +8,7 @@ import org.apache.spark.sql.execution.columnar.InMemoryRelation
 import org.apache.spark.sql.types.DataType
 
 /**
- * Protects searches from what Spark does between the analysis and BindToTable.
+ * Protects searches from rules of Spark between the analysis and BindToTable.
  *
  * Spark replaces plans by their cached rows, which have no index, and it moves an expression without references to any
  * side of a join. The rule runs on an analyzed plan, after Spark's checks and before it looks for cached data. Tables of
@@ -16,25 +16,25 @@ import org.apache.spark.sql.types.DataType
  */
 object PrepareSearches extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
-    if (plan.collectWithSubqueries { case node if searches(node) => node }.isEmpty) plan
+    if (plan.collectWithSubqueries { case node if hasSearch(node) => node }.isEmpty) plan
     else {
       val sources = new SearchedSources
-      sources.everywhere(inlined(plan).transformUpWithSubqueries { case node if searches(node) =>
-        withTargets(sources.replaced(node)).transformExpressionsUp {
+      sources.replaceOtherReads(inlineDefinitions(plan).transformUpWithSubqueries { case node if hasSearch(node) =>
+        withTargets(sources.replaceSources(node)).transformExpressionsUp {
           case MovementBarrier(inner: MovementBarrier) => inner
           case expression: IndexExpression if expression.subject.isEmpty => MovementBarrier(expression)
         }
       })
     }
 
-  private def searches(node: LogicalPlan): Boolean =
+  private def hasSearch(node: LogicalPlan): Boolean =
     node.children.nonEmpty && !node.isInstanceOf[Command] && node.expressions.exists(_.exists {
       case _: Buckets => false
       case expression => expression.isInstanceOf[IndexExpression]
     })
 
-  /** A common table expression hides its tables. Spark's optimizer inlines it too, unless it is not deterministic. */
-  private def inlined(plan: LogicalPlan): LogicalPlan =
+  /** The plan with inlined common table expressions, which hide their tables; Spark's optimizer inlines most of them later. */
+  private def inlineDefinitions(plan: LogicalPlan): LogicalPlan =
     if (plan.collectWithSubqueries { case node: WithCTE => node }.isEmpty) plan else InlineCTE().apply(plan)
 
   private def withTargets(node: LogicalPlan): LogicalPlan = node.mapChildren(_.transformUp {
@@ -58,14 +58,14 @@ case class SearchTarget(child: LogicalPlan, searches: Int) extends UnaryNode {
   }
 }
 
-/** Ends the protection, when Spark has looked for cached data. */
+/** Removes the protection after Spark has looked for cached data. */
 object RemoveSearchTargets extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transformUp { case target: SearchTarget => target.child }
 }
 
 /**
- * Keeps an expression that names no column (`* INDEXQUERY 'words'`, `score()`) where it was written, until BindToTable
- * has looked at it once.
+ * Keeps an expression without a column (`* INDEXQUERY 'words'`, `score()`) at its place in the plan until BindToTable has
+ * visited it.
  *
  * Spark's optimizer moves only deterministic expressions, so this one is declared non-deterministic.
  */

@@ -29,8 +29,8 @@ class Provider extends TableProvider with DataSourceRegister with CreatableRelat
   override def inferSchema(options: CaseInsensitiveStringMap): StructType = {
     val merged = SeveralTables.paths(options.asCaseSensitiveMap).headOption match {
       case Some(path) =>
-        SessionOptions.merged(util.Collections.emptyMap(), SeveralTables.withPath(options.asCaseSensitiveMap, path))
-      case None => SessionOptions.merged(StreamOptions.removed(options))
+        SessionOptions.merge(util.Collections.emptyMap(), SeveralTables.withPath(options.asCaseSensitiveMap, path))
+      case None => SessionOptions.merge(StreamOptions.remove(options))
     }
     lookup(merged).getOrElse(throw Provider.missing(merged)).schema
   }
@@ -38,14 +38,14 @@ class Provider extends TableProvider with DataSourceRegister with CreatableRelat
   override def inferPartitioning(options: CaseInsensitiveStringMap): Array[Transform] =
     // A managed table that is being created has no path yet.
     if (!options.containsKey("path")) Array.empty
-    else lookup(SessionOptions.merged(StreamOptions.removed(options))).map(_.partitioning).getOrElse(Array.empty)
+    else lookup(SessionOptions.merge(StreamOptions.remove(options))).map(_.partitioning).getOrElse(Array.empty)
 
   override def getTable(
       schema: StructType, partitioning: Array[Transform], properties: util.Map[String, String]): Table = {
     val declared = new IndexTable(schema, partitioning, properties, lastLookup.flatMap(_._2))
     val paths = SeveralTables.paths(properties)
     if (paths.nonEmpty) new SeveralTables(schema, paths, properties)
-    else if (!declared.named) declared
+    else if (!declared.isInCatalog) declared
     else {
       // A catalog has the schema of the table's creation; the log, once there is one, has the current schema.
       TableInfo.ofCatalog(properties, schema, declared.partitionNames).map { info =>
@@ -54,7 +54,7 @@ class Provider extends TableProvider with DataSourceRegister with CreatableRelat
     }
   }
 
-  // A type that cannot be stored is refused by the planner, with a reason.
+  // The planner refuses types that cannot be stored, with a reason.
   override def supportsDataType(dataType: DataType): Boolean = true
 
   override def createRelation(
@@ -76,7 +76,7 @@ class Provider extends TableProvider with DataSourceRegister with CreatableRelat
 
 object Provider {
   val Name = "indextables"
-  // As IndexTables for Scala calls it.
+  // The names of IndexTables for Scala are accepted, too.
   private val names = Set(
     Name, "io.indextables.provider.indextablesprovider", "io.indextables.spark.core.indextables4sparktableprovider")
 
@@ -112,15 +112,15 @@ object TableInfo {
   }
 
   /**
-   * The same for a table of a catalog. It has no path while it is created; what it keeps must not be secret, and has to fit
-   * the columns. `changed`: whether the properties are about to be changed, and have to fit the rows of the table, too.
+   * The same for a table of a catalog, which has no path while it is created. Options that the catalog stores must not be
+   * secret, and have to fit the columns; if they are being changed (`changed`), also the existing rows.
    */
   def ofCatalog(
       properties: util.Map[String, String], declared: StructType, partitions: Seq[String], changed: Boolean = false)
       : Option[TableInfo] = {
     val json = Rpc("schema", Json.obj(
-      "options" -> SessionOptions.merged(properties, util.Collections.emptyMap()),
-      "kept" -> SessionOptions.catalogOptions(properties).keySet,
+      "options" -> SessionOptions.merge(properties, util.Collections.emptyMap()),
+      "catalog_options" -> SessionOptions.catalogOptions(properties).keySet,
       "declared" -> declared.json,
       "partitions" -> partitions.toArray,
       "changed" -> changed)).json

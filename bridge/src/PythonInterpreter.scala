@@ -10,9 +10,8 @@ import org.apache.spark.api.python.{PythonUtils, SimplePythonFunction}
 /**
  * The Python that runs the planner on the driver, and tasks on executors.
  *
- * It is Spark's own choice (`spark.pyspark.python`, `PYSPARK_PYTHON`). Where nothing is set, Spark would take any
- * `python3` on the path; a session that `attach` was called on then uses the interpreter of that call instead, for tasks
- * only if they run on the same machine.
+ * It is that of Spark (`spark.pyspark.python`, `PYSPARK_PYTHON`). If neither is set, Spark uses the first `python3` on the
+ * path; after `attach` the interpreter that called it is used instead, for tasks only if they run on the same machine.
  */
 object PythonInterpreter {
   private case class Interpreter(executable: String, version: String, local: Boolean)
@@ -28,7 +27,7 @@ object PythonInterpreter {
 
   /** A function for Spark's Python runners, with more variables in the environment of its process. */
   def function(onDriver: Boolean, variables: Map[String, String]): SimplePythonFunction = {
-    // Spark starts an interpreter here, to learn its version.
+    // Spark starts an interpreter here to get its version.
     val plain = PythonUtils.createPythonFunction(Array.emptyByteArray)
     val environment = new util.HashMap[String, String](plain.envVars)
     environment.putAll(variables.asJava)

@@ -8,8 +8,8 @@ import org.apache.spark.sql.classic
 import org.apache.spark.sql.internal.SQLConf
 
 /**
- * Has Spark hide the values of our secrets in plans and event logs, before the first plan of a session that was set up by
- * `spark.sql.extensions` alone: Spark's own patterns miss some of their names. Patterns that somebody has set stay.
+ * Sets Spark's redaction patterns, which miss the names of some secrets of indextables, before the first plan of a session
+ * that was set up by `spark.sql.extensions` alone. Patterns that the user has set are not changed.
  */
 case class RedactSecrets(session: SparkSession) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = {

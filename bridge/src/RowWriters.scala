@@ -12,23 +12,23 @@ import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource
 import org.apache.spark.sql.types._
 
-/** What a task wrote, for the commit; only Python reads it. */
+/** The commit message of a task, in the planner's format. */
 case class TaskCommit(message: Array[Byte]) extends WriterCommitMessage
 
-/** Passes the rows of a task to Python, and the message that Python returns to the commit. */
+/** Passes the rows of a task to a Python function, whose result is the task's commit message. */
 class RowWriters(source: UserDefinedPythonDataSource, function: Array[Byte], schema: StructType, artifacts: Option[String])
     extends DataWriterFactory with StreamingDataWriterFactory {
   override def createWriter(partition: Int, task: Long, epoch: Long): DataWriter[InternalRow] = createWriter(partition, task)
 
   override def createWriter(partition: Int, task: Long): DataWriter[InternalRow] = new DataWriter[InternalRow] {
-    private var written: Option[TaskCommit] = None
+    private var message: Option[TaskCommit] = None
 
     override def writeAll(rows: util.Iterator[InternalRow]): Unit = {
-      KeepAlive.used()
+      KeepAlive.recordUse()
       val evaluators = Compat.evaluatorFactory(source, function, TransportTypes(schema), RowWriters.Result, artifacts)
       evaluators.createEvaluator().eval(0, rows.asScala).foreach { row =>
         if (!row.isNullAt(1)) throw new TaskFailure(row.getUTF8String(1).toString)
-        written = Some(TaskCommit(row.getBinary(0)))
+        message = Some(TaskCommit(row.getBinary(0)))
         Option(TaskContext.get()).foreach { context =>
           context.taskMetrics().outputMetrics.setRecordsWritten(row.getLong(2))
           context.taskMetrics().outputMetrics.setBytesWritten(row.getLong(3))
@@ -39,7 +39,7 @@ class RowWriters(source: UserDefinedPythonDataSource, function: Array[Byte], sch
     override def write(row: InternalRow): Unit = throw new UnsupportedOperationException("rows are written all at once")
 
     override def commit(): WriterCommitMessage =
-      written.getOrElse(throw new IllegalStateException("the task of a write returned no message"))
+      message.getOrElse(throw new IllegalStateException("the task of a write returned no message"))
 
     override def abort(): Unit = ()
 

@@ -17,28 +17,28 @@ import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDat
 import org.apache.spark.sql.execution.python.PythonPlannerRunner
 import org.apache.spark.sql.internal.SQLConf
 
-/** What the planner answered: JSON, and bytes that JSON is no good for. */
+/** A reply of the planner: JSON, and byte arrays. */
 case class Reply(json: JsonNode, blobs: Seq[Array[Byte]])
 
 /**
- * Calls of the planner, which decides everything (bridge/PROTOCOL.md).
+ * Calls operations of the planner (bridge/PROTOCOL.md).
  *
- * The planner is a small number of Python processes on the driver, however many queries there are: a call waits until one
- * of them is free. Operations that may take long have processes of their own, so that queries do not wait for them.
+ * The planner is a small, fixed number of Python processes on the driver. A call waits until one of them is free. Operations
+ * that may take long have separate processes, so that queries do not wait for them.
  */
 object Rpc {
   private val Processes = 4
-  // Each process opens the splits of a table for itself, and they use one core each: so no more of them answer queries
-  // than there are cores, but two at least, as a call may wait for an object store.
+  // Each process uses one core and opens the splits of a table for itself. So there are no more processes for queries than
+  // cores, but at least two, since a call may wait for an object store.
   private val QueryProcesses = math.max(2, math.min(Processes, Runtime.getRuntime.availableProcessors))
 
   // Operations that change a table or do the work of a command.
   private val Work = Set("abort", "command_finish", "command_plan", "commit", "delete", "merge_here", "write")
-  // Of those, the ones that may be done twice.
+  // Those among them that can be repeated.
   private val Repeatable = Set("abort", "merge_here", "write")
-  // How often a call is made whose process ends while it works on the call.
+  // The maximum number of attempts of a call whose process ends during the call.
   private val Attempts = 3
-  // Idle processes that may have ended unnoticed: a call that meets one of them has not begun.
+  // The maximum number of idle processes that may have ended unnoticed; a call to one of them has not begun.
   private val IdleProcesses = 2 * Processes
 
   private val forQueries = new Semaphore(QueryProcesses, true)
@@ -49,88 +49,88 @@ object Rpc {
     thread
   }
 
-  /** How many calls have a process now. */
-  def underWay: Int = QueryProcesses + Processes - forQueries.availablePermits - forWork.availablePermits
+  /** The number of calls that a process is working on. */
+  def busyProcesses: Int = QueryProcesses + Processes - forQueries.availablePermits - forWork.availablePermits
 
-  // How often all processes had to close their splits, and to drop their logs. A call has both numbers: a process
-  // that is behind does so before it works on the call.
+  // How often all processes were to close their splits, and to drop their cached logs. Both numbers are sent with each call:
+  // a process with lower numbers closes or drops first.
   private val closings = new AtomicInteger
   private val invalidations = new AtomicInteger
-  // Processes that answered a call.
+  // Processes that have replied to a call.
   private val processes = ConcurrentHashMap.newKeySet[Long]()
   private val MaxWaitSeconds = 30
 
-  /** Have all processes close the splits that they keep open; how many those did that are idle. */
-  def closeSplits(): Long = { closings.incrementAndGet(); renewed("closed") }
+  /** Close the open splits of all processes; returns the number of splits that idle processes closed. */
+  def closeSplits(): Long = { closings.incrementAndGet(); renewIdle("closed") }
 
-  /** Have all processes drop what they have cached of logs; how many values those did that are idle. */
-  def dropLogs(): Long = { invalidations.incrementAndGet(); renewed("dropped") }
+  /** Drop the cached logs of all processes; returns the number of values that idle processes dropped. */
+  def dropLogs(): Long = { invalidations.incrementAndGet(); renewIdle("dropped") }
 
-  /** Have all processes empty a cache, by the name that the planner gives it. */
+  /** Empty a cache of all processes, by its name in the protocol. */
   def empty(cache: String): Long = cache match {
     case "splits" => closeSplits()
     case "logs" => dropLogs()
   }
 
-  /** Makes one call to each idle process: none is finished before all of them have begun. */
-  private def renewed(figure: String): Long = {
+  /** Makes one call to each idle process. A call ends only after all of them have begun, so that each has another process. */
+  private def renewIdle(figure: String): Long = {
     processes.removeIf(pid => !ProcessHandle.of(pid).filter(_.isAlive).isPresent)
-    val all = new CountDownLatch(math.max(0, processes.size - underWay))
+    val all = new CountDownLatch(math.max(0, processes.size - busyProcesses))
     val calls = Seq.fill(all.getCount.toInt)(new Call(function, "renew", "{}", Nil, Some(all)))
     val running = calls.map(call => threads.submit(() => SQLConf.withExistingConf(new SQLConf)(call.runInPython())))
-    // A process that ends meanwhile has nothing open.
+    // A process that has ended has no open splits.
     running.map(each => Try(each.get().json.get(figure).asLong).getOrElse(0L)).sum
   }
 
   private lazy val function: PythonFunction = PythonInterpreter.function(onDriver = true, Map.empty)
 
-  /** Runs functions of indextables on executors, in worker processes that run no functions of users. */
+  /** Runs functions of indextables on executors, in worker processes that are not shared with users' functions. */
   lazy val source: UserDefinedPythonDataSource =
     UserDefinedPythonDataSource(PythonInterpreter.function(onDriver = false, Map(KeepAlive.Mark -> "1")))
 
   def apply(op: String, request: Any, blobs: Array[Byte]*): Reply = {
-    KeepAlive.used()
-    val reply = attempted(op, Json.text(request), blobs, Attempts, IdleProcesses)
-    Option(reply.json.get("warnings")).foreach(_.forEach(sentence => Warnings.once(sentence.asText)))
-    Option(reply.json.get("recorded")).foreach(PlannerMetrics.add)
+    KeepAlive.recordUse()
+    val reply = callRepeatedly(op, Json.text(request), blobs, Attempts, IdleProcesses)
+    Option(reply.json.get("warnings")).foreach(_.forEach(sentence => Warnings.show(sentence.asText)))
+    Option(reply.json.get("process_metrics")).foreach(PlannerMetrics.add)
     val error = reply.json.get("error")
     if (error != null) throw new Failure(error.asText)
     reply
   }
 
   /**
-   * Makes a call, and makes it again, where that is safe, if its process has ended.
+   * Makes a call, and repeats it, where that is safe, if its process has ended.
    *
-   * @param attempts how many processes may still end after they began the call
-   * @param idle how many processes may still turn out to have ended before the call
+   * @param attempts the remaining attempts of calls that a process has begun
+   * @param idle the remaining attempts of calls that no process has begun
    */
-  @tailrec private def attempted(op: String, request: String, blobs: Seq[Array[Byte]], attempts: Int, idle: Int): Reply = {
+  @tailrec private def callRepeatedly(op: String, request: String, blobs: Seq[Array[Byte]], attempts: Int, idle: Int): Reply = {
     val call = new Call(function, op, request, blobs)
     val result =
-      try Right(once(op, call))
-      catch { case error: Exception if ended(error) => Left(error) }
+      try Right(callOnce(op, call))
+      catch { case error: Exception if hasProcessEnded(error) => Left(error) }
     result match {
       case Right(reply) => reply
-      case Left(_) if isRepeatable(op) && !call.began && idle > 0 => attempted(op, request, blobs, attempts, idle - 1)
-      case Left(_) if isRepeatable(op) && attempts > 1 => attempted(op, request, blobs, attempts - 1, idle)
+      case Left(_) if isRepeatable(op) && !call.began && idle > 0 => callRepeatedly(op, request, blobs, attempts, idle - 1)
+      case Left(_) if isRepeatable(op) && attempts > 1 => callRepeatedly(op, request, blobs, attempts - 1, idle)
       case Left(error) =>
-        val doubt = if (isRepeatable(op)) "" else "; whether it took effect is unknown: look at the table's history first"
-        throw new Failure(s"the planner process of indextables ended during '$op'$doubt; run the statement again", Some(error))
+        val outcome = if (isRepeatable(op)) "" else "; whether it took effect is unknown: check the table's history first"
+        throw new Failure(s"the planner process of indextables ended during '$op'$outcome; run the statement again", Some(error))
     }
   }
 
   private def isRepeatable(op: String): Boolean = !Work(op) || Repeatable(op)
 
-  private def ended(error: Throwable): Boolean =
+  private def hasProcessEnded(error: Throwable): Boolean =
     Iterator.iterate(error)(_.getCause).takeWhile(_ != null).take(10).exists(_.isInstanceOf[IOException])
 
-  /** One call in a thread of its own, so that the waiting thread can be interrupted; the process of the call is then ended. */
-  private def once(op: String, call: Call): Reply = {
+  /** Makes one call in a separate thread, so that the waiting thread can be interrupted; then the process of the call is ended. */
+  private def callOnce(op: String, call: Call): Reply = {
     val gate = if (Work(op)) forWork else forQueries
     gate.acquire()
     val running =
       try threads.submit { () =>
-        // Settings of a session would start processes of its own.
+        // With settings of the session, Spark would start separate processes for it.
         try SQLConf.withExistingConf(new SQLConf)(call.runInPython()) finally gate.release()
       } catch { case error: Throwable => gate.release(); throw error }
     try running.get()
@@ -141,36 +141,36 @@ object Rpc {
   }
 
   private class Call(
-      function: PythonFunction, op: String, request: String, blobs: Seq[Array[Byte]], together: Option[CountDownLatch] = None)
+      function: PythonFunction, op: String, request: String, blobs: Seq[Array[Byte]], barrier: Option[CountDownLatch] = None)
       extends PythonPlannerRunner[Reply](function) {
     private var process: Option[Long] = None
     private var cancelled = false
 
-    /** Whether a process answered that it works on the call. */
+    /** Whether a process has replied that it works on the call. */
     @volatile var began = false
 
     // pyspark.daemon loads modules only whose names start with "pyspark".
     override val workerModule: String = KeepAlive.PlannerModule
 
-    /** End the process that works on the call, now or as soon as it is known. */
+    /** End the process that works on the call, now or as soon as it has sent its id. */
     def cancel(): Unit = synchronized {
       cancelled = true
       process.foreach(end)
     }
 
-    private def started(pid: Long): Unit = synchronized {
+    private def recordStart(pid: Long): Unit = synchronized {
       began = true
       process = Some(pid)
       processes.add(pid)
       if (cancelled) end(pid)
     }
 
-    private def finished(): Unit = synchronized { process = None }
+    private def recordEnd(): Unit = synchronized { process = None }
 
     private def end(pid: Long): Unit = ProcessHandle.of(pid).ifPresent(handle => handle.destroyForcibly())
 
     override protected def writeToPython(out: DataOutputStream, pickler: Pickler): Unit = {
-      together.foreach { all => all.countDown(); all.await(MaxWaitSeconds, TimeUnit.SECONDS) }
+      barrier.foreach { all => all.countDown(); all.await(MaxWaitSeconds, TimeUnit.SECONDS) }
       out.writeInt(closings.get)
       out.writeInt(invalidations.get)
       PythonWorkerUtils.writeUTF(op, out)
@@ -180,10 +180,10 @@ object Rpc {
     }
 
     override protected def receiveFromPython(in: DataInputStream): Reply = {
-      started(length(in).toLong)
+      recordStart(length(in).toLong)
       val json = Json.parse(PythonWorkerUtils.readBytes(length(in), in))
       val reply = Reply(json, Seq.fill(in.readInt())(PythonWorkerUtils.readBytes(in)))
-      finished()
+      recordEnd()
       reply
     }
 
@@ -212,9 +212,9 @@ object PlannerMetrics {
   def all: util.Map[String, Array[Double]] = synchronized(new util.TreeMap(totals))
 }
 
-/** Warnings of the planner processes, each once in an application. */
+/** Logs warnings of the planner processes, each once in an application. */
 private object Warnings extends Logging {
   private val seen = ConcurrentHashMap.newKeySet[String]()
 
-  def once(sentence: String): Unit = if (seen.add(sentence)) logWarning(sentence)
+  def show(sentence: String): Unit = if (seen.add(sentence)) logWarning(sentence)
 }

@@ -26,15 +26,15 @@ object SaveModes {
     if (parameters.contains(DataSourceUtils.CLUSTERING_COLUMNS_KEY)) {
       throw new Failure("clusterBy is not offered by indextables; leave it out, or use partitionBy")
     }
-    val partitionBy = parameters.get(PartitionBy).map(DataSourceUtils.decodePartitioningColumns(_).map(Columns.named).toArray)
+    val partitionBy = parameters.get(PartitionBy).map(DataSourceUtils.decodePartitioningColumns(_).map(Columns.partitionColumn).toArray)
     val options = new util.HashMap[String, String]((parameters - PartitionBy).asJava)
     if (mode == SaveMode.Overwrite) {
-      // Spark's own setting is the default of ours.
+      // The default of the option is Spark's setting.
       options.asScala.keys.find(_.equalsIgnoreCase("partitionOverwriteMode")).getOrElse {
         options.put("partitionOverwriteMode", session.sessionState.conf.partitionOverwriteMode.toString.toLowerCase)
       }
     }
-    val exists = mode == SaveMode.Ignore && TableInfo.of(SessionOptions.merged(util.Collections.emptyMap(), options)).nonEmpty
+    val exists = mode == SaveMode.Ignore && TableInfo.of(SessionOptions.merge(util.Collections.emptyMap(), options)).nonEmpty
     if (!exists) {
       val table = new IndexTable(
         data.schema.asNullable,
@@ -43,13 +43,13 @@ object SaveModes {
         None,
         Some(mode.toString.toLowerCase),
         partitionBy,
-        written = true,
+        isWriteTarget = true,
         batch)
       val relation = DataSourceV2Relation.create(table, None, None, new CaseInsensitiveStringMap(options))
       val append = AppendData.byName(relation, data.asInstanceOf[Dataset[_]].logicalPlan, options.asScala.toMap)
       new QueryExecution(session, append).assertCommandExecuted()
-      // As a read would give them, without what is added here.
-      forget(session, parameters - PartitionBy)
+      // With the options of the call, as a read has them.
+      refreshCache(session, parameters - PartitionBy)
     }
     new BaseRelation {
       override def sqlContext: SQLContext = context
@@ -58,19 +58,19 @@ object SaveModes {
   }
 
   /**
-   * Results that Spark keeps of the table are no longer true. Spark finds those of reads with equal options only: so none,
-   * all of the write, or those of the write that a read accepts.
+   * Refreshes cached results of the table. Spark finds those of reads with equal options only: they are looked up without
+   * options, with all options of the write, and with those that a read accepts.
    */
-  private def forget(session: SparkSession, written: Map[String, String]): Unit = {
+  private def refreshCache(session: SparkSession, written: Map[String, String]): Unit = {
     val cache = session.sharedState.cacheManager
     val path = written.collectFirst { case (key, value) if key.equalsIgnoreCase("path") => value }
-    for (at <- path if !cache.isEmpty) AfterCommit.run(s"refreshing what is cached of $at after a write") {
+    for (at <- path if !cache.isEmpty) AfterCommit.run(s"refreshing cached results of $at after a write") {
       val all = written.filterNot { case (key, _) => key.equalsIgnoreCase("path") }
       val accepted = all.filter { case (key, _) => isOfReads(key) }
       def read(options: Map[String, String]) =
         session.read.format(Provider.Name).options(options).load(at).asInstanceOf[Dataset[_]].logicalPlan
       cache.recacheByPlan(session, read(all))
-      // Without some of the options there may be no access to the table; then nothing was read without them.
+      // Without some of the options the table may not be accessible; then there are no results without them.
       for (fewer <- Set(accepted, Map.empty[String, String]) - all) {
         Try(read(fewer)).foreach(cache.recacheByPlan(session, _))
       }

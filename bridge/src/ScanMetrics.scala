@@ -6,15 +6,15 @@ import com.fasterxml.jackson.databind.JsonNode
 
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomSumMetric, CustomTaskMetric}
 
-/** One figure of a task or of the driver, for Spark's SQL page. */
+/** One metric of a task or of the driver, for Spark's SQL page. */
 case class TaskMetric(override val name: String, override val value: Long) extends CustomTaskMetric
 
 object TaskMetric {
-  def all(figures: JsonNode): Array[CustomTaskMetric] = figures.properties.asScala
+  def all(metrics: JsonNode): Array[CustomTaskMetric] = metrics.properties.asScala
     .map(entry => TaskMetric(entry.getKey, entry.getValue.asLong): CustomTaskMetric).toArray
 }
 
-// Spark makes these anew by their classes when it shows them, so each has one of its own.
+// Spark creates metrics by their classes when it shows them, so each metric has a class.
 abstract class SumMetric(override val name: String, override val description: String) extends CustomSumMetric
 class SplitsConsidered extends SumMetric("splitsConsidered", "splits considered")
 class SplitsPrunedByPartition extends SumMetric("splitsPrunedByPartition", "splits pruned by partition")

@@ -8,32 +8,32 @@ import org.apache.spark.sql.catalyst.expressions.{VirtualColumn => _, _}
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
-/** What only a scan of a table of ours can tell of a row. It becomes a column of that table (BindToTable). */
+/** An expression that only a scan of an indextables table can compute. BindToTable replaces it by a virtual column. */
 trait IndexExpression extends Expression {
-  /** Its column; without one, it refers to the rows of the only table below. */
+  /** Its column. An expression without a column belongs to the only table below it. */
   def subject: Option[Expression]
 
   /** The definition for the planner, with the column's path in the table. */
   def definition(path: Option[Seq[String]]): Seq[(String, Any)]
 
-  /** Its value for a row that an outer join made up; None for null. */
+  /** Its value for a row that an outer join adds; None for null. */
   def outerJoinDefault: Option[Any]
 
-  /** As a person writes it, for errors. */
-  def shown: String
+  /** The expression as SQL writes it, for errors. */
+  def describe: String
 
-  override def toString: String = shown
+  override def toString: String = describe
 }
 
-/** A constant text of a function: known before the query runs. */
+/** The constant query of a search function. */
 object ConstantText {
-  def check(text: Expression, whose: String): TypeCheckResult = text match {
+  def check(text: Expression, function: String): TypeCheckResult = text match {
     case query if !query.resolved => TypeCheckSuccess
     case query if query.dataType == StringType && query.foldable && query.eval() != null =>
       if (query.eval().asInstanceOf[UTF8String].isValid) TypeCheckSuccess
-      else TypeCheckFailure(s"the query of $whose is not valid UTF-8; give it as a text")
+      else TypeCheckFailure(s"the query of $function is not valid UTF-8; give it as a text")
     case _ => TypeCheckFailure(
-      s"$whose takes its query as a text that is known before the query runs, as $whose 'words'")
+      s"$function takes its query as a constant text, as $function 'words'")
   }
 
   def value(text: Expression): String = text.eval().toString
@@ -42,7 +42,7 @@ object ConstantText {
 /**
  * `column INDEXQUERY 'query'` and its relatives: true or false for a row, never null.
  *
- * `comparison` is the comparison of addresses that it stands for, as it was written.
+ * `comparison` is the SQL of the comparison of addresses that it replaces.
  */
 case class Search(kind: String, column: Expression, query: Expression, comparison: Option[String] = None)
     extends BinaryExpression with IndexExpression with Unevaluable {
@@ -61,7 +61,7 @@ case class Search(kind: String, column: Expression, query: Expression, compariso
     val named = if (column.isInstanceOf[AllFields]) None else path.map(_.toArray)
     Seq("kind" -> kind, "column" -> named, "query" -> ConstantText.value(query))
   }
-  override def shown: String = comparison.getOrElse(s"${column.sql} ${kind.toUpperCase(Locale.ROOT)} ${query.sql}")
+  override def describe: String = comparison.getOrElse(s"${column.sql} ${kind.toUpperCase(Locale.ROOT)} ${query.sql}")
   override def sql: String = s"$kind(${column.sql}, ${query.sql})"
   override protected def withNewChildrenInternal(newLeft: Expression, newRight: Expression): Expression =
     copy(column = newLeft, query = newRight)
@@ -78,12 +78,12 @@ case class SearchAll(kind: String, query: Expression) extends UnaryExpression wi
   override def checkInputDataTypes(): TypeCheckResult = ConstantText.check(query, kind.toUpperCase(Locale.ROOT))
   override def definition(path: Option[Seq[String]]): Seq[(String, Any)] =
     Seq("kind" -> kind, "query" -> ConstantText.value(query))
-  override def shown: String = s"* ${kind.toUpperCase(Locale.ROOT)} ${query.sql}"
+  override def describe: String = s"* ${kind.toUpperCase(Locale.ROOT)} ${query.sql}"
   override def sql: String = s"${kind}all(${query.sql})"
   override protected def withNewChildInternal(newChild: Expression): Expression = copy(query = newChild)
 }
 
-/** `_indexall`, of the table that a column is of, if one is given: something to search, without a value. */
+/** `_indexall`: all fields of a table, to be searched; it has no value. The table is that of the column `of`, if there is one. */
 case class AllFields(of: Option[Expression]) extends Expression with Unevaluable {
   override def children: Seq[Expression] = of.toSeq
   override def dataType: DataType = StringType
@@ -93,7 +93,7 @@ case class AllFields(of: Option[Expression]) extends Expression with Unevaluable
     copy(of = newChildren.headOption)
 }
 
-/** `score()`: how well the row matches the searches of the query; of the table that a column is of, if one is given. */
+/** `score()`: the relevance of the row for the searches of the query. The table is that of the column `of`, if there is one. */
 case class Score(of: Option[Expression] = None) extends IndexExpression with Unevaluable {
   override def children: Seq[Expression] = of.toSeq
   override def dataType: DataType = FloatType
@@ -102,7 +102,7 @@ case class Score(of: Option[Expression] = None) extends IndexExpression with Une
   override def subject: Option[Expression] = of
   override def outerJoinDefault: Option[Any] = None
   override def definition(path: Option[Seq[String]]): Seq[(String, Any)] = Nil
-  override def shown: String = "score()"
+  override def describe: String = "score()"
   override def sql: String = "score()"
   override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): Expression =
     copy(of = newChildren.headOption)
@@ -118,7 +118,7 @@ case class Highlight(column: Expression) extends UnaryExpression with IndexExpre
   override def outerJoinDefault: Option[Any] = None
   override def definition(path: Option[Seq[String]]): Seq[(String, Any)] =
     Seq("kind" -> "highlight", "column" -> path.map(_.toArray))
-  override def shown: String = s"highlight(${column.sql})"
+  override def describe: String = s"highlight(${column.sql})"
   override protected def withNewChildInternal(newChild: Expression): Expression = copy(column = newChild)
 }
 
@@ -129,5 +129,5 @@ case class FileMetadata() extends LeafExpression with IndexExpression with Uneva
   override def subject: Option[Expression] = None
   override def outerJoinDefault: Option[Any] = None
   override def definition(path: Option[Seq[String]]): Seq[(String, Any)] = Nil
-  override def shown: String = "input_file_name()"
+  override def describe: String = "input_file_name()"
 }

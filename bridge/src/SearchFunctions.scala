@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.{Cast, Expression, ExpressionIn
 import org.apache.spark.sql.types.{DoubleType, StringType}
 import org.apache.spark.unsafe.types.UTF8String
 
-/** The functions that a session gets. */
+/** The SQL functions of indextables. */
 object SearchFunctions {
   private type Builder = Seq[Expression] => Expression
 
@@ -48,21 +48,21 @@ object SearchFunctions {
     arguments => if (arguments.size == count) make(arguments) else throw new Failure(s"$name takes $what, not ${arguments.size} arguments")
 
   private def histogram(arguments: Seq[Expression]): Expression = arguments match {
-    case Seq(column, interval) => checked(Histogram(column, double(interval), 0))
-    case Seq(column, interval, offset) => checked(Histogram(column, double(interval), double(offset)))
-    case Seq(column, interval, offset, least) =>
-      checkLeast(least)
-      checked(Histogram(column, double(interval), double(offset)))
-    case _ => throw wrong("indextables_histogram", "a column, an interval and perhaps an offset", arguments)
+    case Seq(column, interval) => validate(Histogram(column, double(interval), 0))
+    case Seq(column, interval, offset) => validate(Histogram(column, double(interval), double(offset)))
+    case Seq(column, interval, offset, minimum) =>
+      checkMinimum(minimum)
+      validate(Histogram(column, double(interval), double(offset)))
+    case _ => throw wrongArguments("indextables_histogram", "a column, an interval and perhaps an offset", arguments)
   }
 
   private def dateHistogram(arguments: Seq[Expression]): Expression = arguments match {
     case Seq(column, interval) => dateHistogram(column, text(interval), "0s")
     case Seq(column, interval, offset) => dateHistogram(column, text(interval), text(offset))
-    case Seq(column, interval, offset, least) =>
-      checkLeast(least)
+    case Seq(column, interval, offset, minimum) =>
+      checkMinimum(minimum)
       dateHistogram(column, text(interval), text(offset))
-    case _ => throw wrong("indextables_date_histogram", "a column, an interval as '15m' and perhaps an offset", arguments)
+    case _ => throw wrongArguments("indextables_date_histogram", "a column, an interval as '15m' and perhaps an offset", arguments)
   }
 
   private def dateHistogram(column: Expression, interval: String, offset: String): Expression = {
@@ -73,13 +73,13 @@ object SearchFunctions {
 
   private def range(arguments: Seq[Expression]): Expression = {
     if (arguments.size < 4 || arguments.size % 3 != 1) {
-      throw wrong("indextables_range", "a column, then a name, a start and an end for each range", arguments)
+      throw wrongArguments("indextables_range", "a column, then a name, a start and an end for each range", arguments)
     }
     val buckets = arguments.tail.grouped(3).map { case Seq(name, start, end) => (text(name), bound(start), bound(end)) }
-    checked(RangeBuckets(arguments.head, buckets.toSeq))
+    validate(RangeBuckets(arguments.head, buckets.toSeq))
   }
 
-  private def checked(buckets: Buckets): Expression = {
+  private def validate(buckets: Buckets): Expression = {
     check(buckets)
     buckets
   }
@@ -88,14 +88,14 @@ object SearchFunctions {
     Rpc("buckets", Json.obj("kind" -> buckets.kind, "arguments" -> buckets.arguments)).json
 
   /** The argument min_doc_count of IndexTables for Scala: a group has at least one row. */
-  private def checkLeast(argument: Expression): Unit = {
-    val least = double(argument)
-    if (least != 0 && least != 1) throw new Failure(
+  private def checkMinimum(argument: Expression): Unit = {
+    val minimum = double(argument)
+    if (minimum != 0 && minimum != 1) throw new Failure(
       s"the fourth argument, the smallest number of rows of a bucket, is 0 or 1, not ${argument.sql}; to leave out small " +
         "groups write HAVING count(*) >= n")
   }
 
-  private def wrong(name: String, what: String, arguments: Seq[Expression]): Failure =
+  private def wrongArguments(name: String, what: String, arguments: Seq[Expression]): Failure =
     new Failure(s"$name takes $what, not ${arguments.size} arguments")
 
   private def constant(argument: Expression): Any = {

@@ -8,21 +8,21 @@ import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
 import org.apache.spark.sql.catalyst.parser.{ParseException, ParserInterface}
 
 /**
- * Spark's parser, with our operators and commands in front of it.
+ * Spark's parser, extended by search operators and commands.
  *
- * Spark adds methods to its parser in every version, so only those that take a statement are met here, by their names,
- * and all others are passed on.
+ * Spark adds methods to its parser in every version, so a proxy handles the methods that take a statement, by their names,
+ * and passes all other calls to Spark's parser.
  */
 object SearchParser {
   private val statements = Set("parsePlan", "parsePlanWithParameters")
-  private val texts = statements ++ Set("parseQuery", "parseExpression")
+  private val parseMethods = statements ++ Set("parseQuery", "parseExpression")
 
   private type Builder = (SparkSession, ParserInterface) => ParserInterface
 
   /**
    * Makes it the outermost parser of a session, also if `spark.sql.extensions` names other extensions after this one.
    *
-   * Delta's parser takes OPTIMIZE, VACUUM and others for any table. This one passes those of other tables on.
+   * Delta's parser accepts OPTIMIZE, VACUUM and others for any table. This one passes them on unless the table is one of indextables.
    */
   def inject(session: SparkSessionExtensions): Unit = {
     val builder: Builder = apply
@@ -31,12 +31,12 @@ object SearchParser {
       field.setAccessible(true)
       field.set(session, new Builders(field.get(session).asInstanceOf[mutable.Buffer[Builder]], builder))
     } catch {
-      // Another Spark: the order is that of the setting.
+      // In a Spark without this field, the order is that of the setting.
       case _: ReflectiveOperationException | _: RuntimeException => session.injectParser(builder)
     }
   }
 
-  /** Builders of parsers, each of which gets the parser of the one before; the last one stays the last. */
+  /** Builders of parsers, each of which gets the parser of the previous one; `last` always remains the last one. */
   private class Builders(before: Iterable[Builder], last: Builder) extends mutable.ArrayBuffer[Builder] {
     before.foreach(super.addOne)
     super.addOne(last)
@@ -52,23 +52,23 @@ object SearchParser {
   private class Handler(session: SparkSession, inner: ParserInterface) extends InvocationHandler {
     override def invoke(proxy: Object, method: Method, parameters: Array[Object]): Object = {
       val arguments = Option(parameters).getOrElse(Array.empty[Object])
-      if (texts(method.getName)) parsed(method, arguments) else call(method, arguments)
+      if (parseMethods(method.getName)) parse(method, arguments) else call(method, arguments)
     }
 
-    private def parsed(method: Method, arguments: Array[Object]): Object = {
+    private def parse(method: Method, arguments: Array[Object]): Object = {
       val sql = arguments(0).asInstanceOf[String]
-      val ours = if (statements(method.getName)) command(sql) else Statements.Parsed(None)
-      ours.plan.getOrElse {
+      val statement = if (statements(method.getName)) command(sql) else Statements.ParseResult(None)
+      statement.plan.getOrElse {
         val rewritten = Operators.rewrite(sql)
         try call(method, rewritten.sql +: arguments.tail)
         catch {
-          case error: ParseException => throw rewritten.complaint.orElse(ours.problem).map(new SyntaxFailure(_)).getOrElse(error)
+          case error: ParseException => throw rewritten.problem.orElse(statement.problem).map(new SyntaxFailure(_)).getOrElse(error)
         }
       }
     }
 
-    // A parser throws no other errors than its own.
-    private def command(sql: String): Statements.Parsed =
+    // Spark expects parse errors from a parser.
+    private def command(sql: String): Statements.ParseResult =
       try Statements.parse(session, sql) catch { case error: Failure => throw new SyntaxFailure(error.getMessage) }
 
     private def call(method: Method, arguments: Array[Object]): Object =

@@ -25,44 +25,43 @@ import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * Searches of a query of tables of other formats by their own names: their companion indexes take their places.
+ * Replaces tables of other formats that a query searches by their own names by their companion indexes.
  *
- * A property of the table says where its index is (CompanionIndex). The index answers as of the newest version of the table,
- * as the table itself does, unless the session sets `companion.freshness`. A search is refused where the index could answer
- * other rows: for an earlier version, for a table that is read with options, and for partitions of a catalog that are not the
- * folders of the table. A table that a query searches is read by its index in all of the query, so that all of it is of one
- * version.
+ * A property of the table has the path of its index (CompanionIndex). The index is read with the newest version of the table,
+ * unless the session sets `companion.freshness`. A search is refused if the index could return other rows than the table: for
+ * an earlier version, for a table that is read with options, and for partitions of a catalog that are not the folders of the
+ * table. A table that a query searches is read by its index everywhere in the query, so that the query reads one version.
  */
 class SearchedSources {
   import SearchedSources._
 
-  // The indexes of the tables that were searched, and the columns of their relations.
+  // The indexes of the searched tables, and the columns of their relations.
   private val indexes = mutable.Map.empty[IndexedTable, DataSourceV2Relation]
   private val indexed = mutable.Set.empty[ExprId]
 
-  /** A node with searches, above the indexes of the tables that it searches. */
-  def replaced(node: LogicalPlan): LogicalPlan = {
+  /** Replaces the tables that the searches of a node refer to by their indexes. */
+  def replaceSources(node: LogicalPlan): LogicalPlan = {
     val subjects = node.expressions.flatMap(_.collect {
       case expression: IndexExpression if !expression.isInstanceOf[Buckets] => expression.subject
     })
-    val named = origins(node, AttributeSet(subjects.flatten.flatMap(_.references)))
+    val subjectColumns = origins(node, AttributeSet(subjects.flatten.flatMap(_.references)))
     val searched = node.mapChildren(_.transformUp {
-      case relation if relation.children.isEmpty && relation.output.exists(named.contains) => index(relation)
+      case relation if relation.children.isEmpty && relation.output.exists(subjectColumns.contains) => index(relation)
     })
-    // What names no column refers to the only table below.
+    // An expression without a column refers to the only table below.
     if (subjects.forall(_.nonEmpty) || searched.exists(IndexRelation.unapply(_).nonEmpty)) searched
     else searched.mapChildren(_.transformUp { case relation if relation.children.isEmpty => index(relation) })
   }
 
-  /** A plan whose searches are above indexes, which reads their tables nowhere else. */
-  def everywhere(plan: LogicalPlan): LogicalPlan =
+  /** Replaces all other reads of the searched tables in a plan. */
+  def replaceOtherReads(plan: LogicalPlan): LogicalPlan =
     if (indexes.isEmpty) plan
     else {
-      val pinned = unsearched(plan)
-      if (WholePlan.nodes(pinned).exists(node => node.expressions.exists(_.exists(isOfFile)) && isOfIndex(node)))
+      val rewritten = replaceReads(plan)
+      if (WholePlan.nodes(rewritten).exists(node => node.expressions.exists(_.exists(isOfFile)) && isOfIndex(node)))
         throw new Failure("a query that searches a table of another format by its own name reads its companion index, which does " +
-          "not know the file of a row: leave input_file_name() out, or join with a DataFrame that has it (spark.read of the path)")
-      pinned
+          "not have the file of a row: leave input_file_name() out, or join with a DataFrame that has it (spark.read of the path)")
+      rewritten
     }
 
   private def isOfIndex(node: LogicalPlan): Boolean =
@@ -73,19 +72,19 @@ class SearchedSources {
     case _ => false
   }
 
-  private def unsearched(plan: LogicalPlan): LogicalPlan = plan match {
+  private def replaceReads(plan: LogicalPlan): LogicalPlan = plan match {
     case _: SearchTarget => plan
-    // Cached rows stay until Spark is told, as those of any table.
+    // Cached rows are used until the cache is refreshed, as with any table.
     case cached if isCached(cached) => cached
-    case relation if relation.children.isEmpty => indexOfUnsearched(relation)
+    case relation if relation.children.isEmpty => replaceRead(relation)
     case node =>
-      // What other commands change may be a relation below them.
+      // A relation below other commands may be the one that they change.
       val rewritten = node match {
-        case _: V2WriteCommand | _: V1WriteCommand => node.mapChildren(unsearched)
+        case _: V2WriteCommand | _: V1WriteCommand => node.mapChildren(replaceReads)
         case _: Command => node
-        case _ => node.mapChildren(unsearched)
+        case _ => node.mapChildren(replaceReads)
       }
-      rewritten.transformExpressions { case subquery: SubqueryExpression => subquery.withNewPlan(unsearched(subquery.plan)) }
+      rewritten.transformExpressions { case subquery: SubqueryExpression => subquery.withNewPlan(replaceReads(subquery.plan)) }
   }
 
   private def isCached(plan: LogicalPlan): Boolean = {
@@ -101,13 +100,13 @@ class SearchedSources {
     val latest =
       if (SparkSession.active.conf.contains(s"spark.indextables.$Freshness")) Map.empty[String, String]
       else Map(Freshness -> "latest")
-    val options = latest ++ CompanionIndex.checked(source.table, key.index, latest)
+    val options = latest ++ CompanionIndex.check(source.table, key.index, latest)
     val found = indexes.getOrElseUpdate(key, load(key.index, options))
     withColumns(source, key, found)
   }).getOrElse(relation)
 
-  /** The index of a table that is searched elsewhere in the query; what reads an earlier version or a part of it stays. */
-  private def indexOfUnsearched(relation: LogicalPlan): LogicalPlan = (for {
+  /** The index, if the query searches the table elsewhere. Reads of an earlier version, or of a part, are not replaced. */
+  private def replaceRead(relation: LogicalPlan): LogicalPlan = (for {
     source <- sourceOf(relation) if source.table.problem.isEmpty
     key <- source.key
     found <- indexes.get(key)
@@ -119,7 +118,7 @@ class SearchedSources {
       case relation: DataSourceV2Relation => relation
     }.get
 
-  /** The index with the columns of the relation whose place it takes. */
+  /** The index with the columns of the relation that it replaces. */
   private def withColumns(source: Source, key: IndexedTable, found: DataSourceV2Relation): LogicalPlan = {
     val index = found.newInstance()
     val matches = source.output.map(column => column -> ofIndex(column, index.output))
@@ -137,7 +136,7 @@ class SearchedSources {
 object SearchedSources {
   private val Freshness = "companion.freshness"
 
-  /** Where the index of a table is, and where the table is: clones of a table name the same index. */
+  /** The paths of an index and of its table: the clones of a table have the same index in their properties. */
   private case class IndexedTable(index: String, location: String)
 
   /** A relation of another format: the table that it reads, and its columns. */
@@ -145,7 +144,7 @@ object SearchedSources {
     def key: Option[IndexedTable] = CompanionIndex.path(table.properties).map(IndexedTable(_, table.location))
   }
 
-  /** Columns, and those below that they are the values of. */
+  /** Columns, and the columns below from which they have their values. */
   private def origins(node: LogicalPlan, columns: AttributeSet): AttributeSet = {
     var all = columns
     var before = -1
@@ -175,7 +174,7 @@ object SearchedSources {
   }
 
   private def sourceOf(plan: LogicalPlan): Option[Source] = plan match {
-    // A statement that changes rows reads them with the places where they are.
+    // A statement that changes rows reads them with their positions in files.
     case relation: DataSourceV2Relation if relation.table.isInstanceOf[RowLevelOperationTable] => None
     case relation: DataSourceV2Relation if IndexTables.unapply(relation.table).isEmpty && relation.options.isEmpty => for {
       identifier <- relation.identifier if !isEarlierVersion(relation.table)
@@ -197,7 +196,7 @@ object SearchedSources {
 
   private def nameOf(identifier: Identifier): String = (identifier.namespace :+ identifier.name).mkString(".")
 
-  /** Those of a table of the session catalog. Delta keeps them in its log. */
+  /** The properties of a table of the session catalog. Delta stores them in its log. */
   private def propertiesOf(table: CatalogTable): Map[String, String] = {
     val loaded = for {
       database <- table.identifier.database
@@ -217,7 +216,7 @@ object SearchedSources {
   /**
    * Whether a relation reads an earlier version, a branch, or changes of a table.
    *
-   * Delta's and Iceberg's classes are not known here, so their members are called by name.
+   * The bridge is compiled without Delta and Iceberg, so members of their classes are called by name.
    */
   private def isEarlierVersion(relation: AnyRef): Boolean = relation match {
     case files: HadoopFsRelation => files.location.getClass.getSimpleName match {
@@ -225,7 +224,7 @@ object SearchedSources {
       case name => name.startsWith("Tahoe")
     }
     case table: Table =>
-      // Iceberg names the snapshot that a table shows, also if it is the newest.
+      // Iceberg has a snapshot id for every table, also for the newest version.
       val newest = Option(table.properties.get("current-snapshot-id"))
       SourceTable.member(table, "branch").nonEmpty ||
         SourceTable.member(table, "snapshotId").exists(id => !newest.contains(id.toString))
@@ -233,7 +232,7 @@ object SearchedSources {
   }
 }
 
-/** The companion index of a table where a query reads the table without a search; no search is bound to it. */
+/** The companion index in place of a read of its table without a search; no search is bound to it. */
 case class UnsearchedIndex(table: IndexTable) extends Table with SupportsRead {
   override def name(): String = table.name()
   override def schema(): StructType = table.schema
@@ -243,7 +242,7 @@ case class UnsearchedIndex(table: IndexTable) extends Table with SupportsRead {
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = table.newScanBuilder(options)
 }
 
-/** A column of a source that its companion index does not have; as long as no query reads it, nothing is missing. */
+/** A column of a source that its companion index does not have; an error only if a query reads it. */
 case class UnindexedColumn(column: String, dataType: DataType, source: String, index: String)
     extends LeafExpression with Unevaluable {
   override def nullable: Boolean = true
@@ -253,17 +252,17 @@ case class UnindexedColumn(column: String, dataType: DataType, source: String, i
     s"$source cannot be searched by its companion index at $index, which has no column $column of the type " +
       s"${dataType.catalogString}; a query that searches a table reads it by its index only. Leave the column out of the query, " +
       "or build the index again (BUILD INDEXTABLES COMPANION): " +
-      s"as it is for a table that got columns, with MERGE SCHEMA for columns that only some files of a folder have, with " +
+      s"as it is for a table with new columns, with MERGE SCHEMA for columns that only some files of a folder have, with " +
       s"PARTITION TYPES ('$column':'${dataType.catalogString}') for a partition column of a folder")
 }
 
 /**
  * A table of another format that has a companion index.
  *
- * @param format its format, if it is known
- * @param partitions those that a catalog lists: where they are, and their values; None if they are the folders of the table
- * @param metadataFile the current metadata file of an Iceberg table, which its catalog knows
- * @param problem why no index can answer what Spark would read
+ * @param format its format, if Spark has it
+ * @param partitions the locations and values of the partitions in the catalog; None if they are the folders of the table
+ * @param metadataFile the current metadata file of an Iceberg table, from its catalog
+ * @param problem why an index cannot replace the table
  */
 case class SourceTable(
     name: String,
@@ -273,31 +272,31 @@ case class SourceTable(
     partitions: Option[Seq[(URI, Map[String, String])]] = None,
     metadataFile: Option[String] = None,
     problem: Option[String] = None) {
-  /** The table as a relation of files reads it. */
+  /** The table, with the options and partitions of a relation of files. */
   def readAs(files: HadoopFsRelation): SourceTable = {
     val given = files.options.filterNot { case (key, value) => SourceTable.isNeutral(key, value) }.keys.toSeq.sorted
-    val refused =
+    val optionProblem =
       if (given.isEmpty) None
       else Some(s"it is read with the ${if (given.size == 1) "option" else "options"} ${given.mkString(", ")}, which the index " +
-        "does not know; leave them out, or set the property on a table without them")
+        "does not have; leave them out, or set the property on a table without them")
     files.location match {
       case index if index.getClass.getSimpleName.startsWith("Tahoe") => copy(format = Some("delta"), partitions = None)
-      case _: CatalogFileIndex => copy(problem = problem.orElse(refused))
+      case _: CatalogFileIndex => copy(problem = problem.orElse(optionProblem))
       case index: PartitioningAwareFileIndex =>
-        // What is listed has the partitions of the folders, and not those of the catalog.
+        // A listed folder has the partitions of its sub-folders, not those of the catalog.
         val isListed = index.rootPaths.map(CompanionIndex.plain) == Seq(CompanionIndex.plain(new Path(location)))
         val elsewhere =
           if (isListed || partitions.nonEmpty) None
           else Some(s"it reads ${index.rootPaths.mkString(", ")}, and not its folder")
-        copy(problem = problem.orElse(refused).orElse(elsewhere), partitions = partitions.filter(_ => !isListed))
-      case index => copy(problem = Some(s"it reads its files by ${index.getClass.getSimpleName}, which is not known here"))
+        copy(problem = problem.orElse(optionProblem).orElse(elsewhere), partitions = partitions.filter(_ => !isListed))
+      case index => copy(problem = Some(s"it reads its files by ${index.getClass.getSimpleName}, which is not supported"))
     }
   }
 }
 
 object SourceTable {
   private val Neutral = Set("path", "serialization.format")
-  // What Spark's conversion of Hive tables adds.
+  // An option that Spark's conversion of Hive tables adds.
   private val MergeSchema = "mergeschema"
 
   def isNeutral(key: String, value: String): Boolean = {
@@ -319,7 +318,7 @@ object SourceTable {
 
   private val Formats = Set("delta", "iceberg", "parquet")
 
-  /** A table of the session catalog, as its own entry says. */
+  /** A table of the session catalog, from its catalog entry. */
   def of(table: CatalogTable, properties: Map[String, String]): SourceTable = {
     val provider = table.provider.getOrElse("hive").toLowerCase(Locale.ROOT)
     val format = if (provider == "hive" && table.storage.serde.exists(_.contains("parquet"))) "parquet" else provider
@@ -331,12 +330,12 @@ object SourceTable {
     val problem =
       if (!isParquet || options.isEmpty) None
       else Some(s"it has the ${if (options.size == 1) "option" else "options"} ${options.mkString(", ")}, which the index does " +
-        "not know; set the property on a table without options")
+        "not have; set the property on a table without options")
     SourceTable(
       table.identifier.unquotedString, properties, CatalogUtils.URIToString(table.location), Some(format), partitions, None, problem)
   }
 
-  /** The metadata file that an Iceberg table was loaded from; Iceberg's classes are not known here. */
+  /** The metadata file that an Iceberg table was loaded from; members of Iceberg's classes are called by name. */
   private def metadataFile(table: Table): Option[String] = for {
     iceberg <- member(table, "table")
     operations <- member(iceberg, "operations")
@@ -344,7 +343,7 @@ object SourceTable {
     file <- member(current, "metadataFileLocation")
   } yield file.toString
 
-  /** What a method without parameters of an object of another library returns, if it has one. */
+  /** Calls a method without parameters by its name; None if there is no such method. */
   def member(owner: AnyRef, name: String): Option[AnyRef] = for {
     method <- owner.getClass.getMethods.find(each => each.getName == name && each.getParameterCount == 0)
     // The class may not be public.
@@ -352,7 +351,7 @@ object SourceTable {
   } yield value
 }
 
-/** Where the companion index of a table is, by the table's properties, as in IndexTables for Scala. */
+/** The path of a table's companion index, by the table's properties, as in IndexTables for Scala. */
 object CompanionIndex {
   val Root = "indextables.companion.indexroot"
   private val RelativePath = "indextables.companion.tableroot.relativepath"
@@ -367,17 +366,17 @@ object CompanionIndex {
   }
 
   /**
-   * Fails unless the index answers what Spark reads of the table; the options to read it with.
+   * Checks that the index has all rows of the table; returns the options with which the index is read.
    *
-   * @param options those of the read, beside the session's
+   * @param options those of the read, in addition to the session's
    */
-  def checked(table: SourceTable, path: String, options: Map[String, String]): Map[String, String] = {
+  def check(table: SourceTable, path: String, options: Map[String, String]): Map[String, String] = {
     table.problem.foreach { problem =>
       throw new Failure(s"${table.name} cannot be searched by its companion index at $path: $problem")
     }
     val file = table.metadataFile.map(MetadataFile -> _)
     Rpc("companion", Json.obj(
-      "options" -> SessionOptions.merged(util.Collections.emptyMap(), (options ++ file + ("path" -> path)).asJava),
+      "options" -> SessionOptions.merge(util.Collections.emptyMap(), (options ++ file + ("path" -> path)).asJava),
       "name" -> table.name,
       "location" -> table.location,
       "format" -> table.format,

@@ -18,8 +18,8 @@ import org.apache.spark.sql.types.StructType
 /**
  * Spark's session catalog below a catalog that extends it, such as Delta's.
  *
- * There Spark loads every table as one of a V1 data source, and no such source reads tables of indextables. This catalog
- * loads and creates them as Spark does without an extension; all other tables are Spark's.
+ * Below such a catalog Spark loads every table as one of a V1 data source, and tables of indextables have none. This catalog
+ * loads and creates them as Spark does without an extension, and passes all other tables to Spark.
  */
 class SessionTables(catalog: SessionCatalog) extends V2SessionCatalog(catalog) {
   override def loadTable(ident: Identifier): Table = super.loadTable(ident) match {
@@ -32,17 +32,17 @@ class SessionTables(catalog: SessionCatalog) extends V2SessionCatalog(catalog) {
       columns: Array[Column],
       partitions: Array[Transform],
       properties: util.Map[String, String]): Table =
-    created(ident, properties)(super.createTable(ident, columns, partitions, properties))
+    loadAfter(ident, properties)(super.createTable(ident, columns, partitions, properties))
 
   override def createTable(
       ident: Identifier,
       schema: StructType,
       partitions: Array[Transform],
       properties: util.Map[String, String]): Table =
-    created(ident, properties)(super.createTable(ident, schema, partitions, properties))
+    loadAfter(ident, properties)(super.createTable(ident, schema, partitions, properties))
 
-  // Spark may return no table here, but an extension that stages tables writes to what it gets.
-  private def created(ident: Identifier, properties: util.Map[String, String])(create: => Table): Table =
+  // Spark may return no table here, but an extension that stages tables writes to the returned table.
+  private def loadAfter(ident: Identifier, properties: util.Map[String, String])(create: => Table): Table =
     if (!Provider.isName(Option(properties.get(TableCatalog.PROP_PROVIDER)))) create
     else withoutExtension(Option(create).getOrElse(super.loadTable(ident)))
 
@@ -54,14 +54,14 @@ class SessionTables(catalog: SessionCatalog) extends V2SessionCatalog(catalog) {
 }
 
 object SessionTables {
-  private val extended = util.Collections.newSetFromMap(new util.WeakHashMap[CatalogExtension, java.lang.Boolean])
+  private val catalogs = util.Collections.newSetFromMap(new util.WeakHashMap[CatalogExtension, java.lang.Boolean])
 
   /** Puts a `SessionTables` below the catalog that extends the session's, if there is one. */
   def install(session: classic.SparkSession): Unit =
     if (session.sessionState.conf.contains(SQLConf.V2_SESSION_CATALOG_IMPLEMENTATION.key)) {
       try session.sessionState.catalogManager.v2SessionCatalog match {
-        case extension: CatalogExtension => extended.synchronized {
-          if (extended.add(extension)) extension.setDelegateCatalog(new SessionTables(session.sessionState.catalog))
+        case extension: CatalogExtension => catalogs.synchronized {
+          if (catalogs.add(extension)) extension.setDelegateCatalog(new SessionTables(session.sessionState.catalog))
         }
         case _ =>
       } catch {

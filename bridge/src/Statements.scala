@@ -11,29 +11,29 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 object Statements {
   import Declarations.{CommandWordPositions, CommandWords, SharedOpenings}
 
-  /** A command of ours, or why it is not known whether it is one. */
-  case class Parsed(plan: Option[LogicalPlan], problem: Option[String] = None)
+  /** The plan of a command of indextables, or why the table of the statement cannot be read. */
+  case class ParseResult(plan: Option[LogicalPlan], problem: Option[String] = None)
 
-  def parse(session: SparkSession, sql: String): Parsed = {
+  def parse(session: SparkSession, sql: String): ParseResult = {
     val lower = sql.toLowerCase(Locale.ROOT)
-    if (!CommandWords.exists(lower.contains) && !SharedOpenings.exists(_.forall(lower.contains))) Parsed(None)
+    if (!CommandWords.exists(lower.contains) && !SharedOpenings.exists(_.forall(lower.contains))) ParseResult(None)
     else {
       val tokens = new Tokens(sql)
       val first = (0 until math.min(CommandWordPositions, tokens.size)).map(tokens.text(_).toLowerCase(Locale.ROOT))
-      if (first.drop(1).exists(CommandWords)) Parsed(Command.of(sql))
-      else SharedOpenings.find(first.startsWith(_)).fold(Parsed(None)) { opening =>
-        // What cannot be read here may be a table of Delta, which reads it with its own credentials.
-        val named = try Right(isOurs(session, tokens, opening.size)) catch { case error: Failure => Left(error.getMessage) }
-        named.fold(problem => Parsed(None, Some(problem)), ours => Parsed(if (ours) Command.of(sql) else None))
+      if (first.drop(1).exists(CommandWords)) ParseResult(Command.of(sql))
+      else SharedOpenings.find(first.startsWith(_)).fold(ParseResult(None)) { opening =>
+        // A table that cannot be read here may be one of Delta, which has other credentials for it.
+        val table = try Right(isIndexTable(session, tokens, opening.size)) catch { case error: Failure => Left(error.getMessage) }
+        table.fold(problem => ParseResult(None, Some(problem)), isCommand => ParseResult(if (isCommand) Command.of(sql) else None))
       }
     }
   }
 
-  /** Whether the table that is named here is one of ours. */
-  private def isOurs(session: SparkSession, tokens: Tokens, place: Int): Boolean =
+  /** Whether the table at this place of the statement is one of indextables. */
+  private def isIndexTable(session: SparkSession, tokens: Tokens, place: Int): Boolean =
     if (tokens.kind(place) == STRING_LITERAL || tokens.kind(place) == DOUBLEQUOTED_STRING) {
       val path = tokens.text(place).drop(1).dropRight(1)
-      val options = SessionOptions.merged(util.Collections.emptyMap(), util.Map.of("path", path))
+      val options = SessionOptions.merge(util.Collections.emptyMap(), util.Map.of("path", path))
       TableInfo.of(options).nonEmpty
     } else {
       val names = parts(tokens, place)
@@ -43,7 +43,7 @@ object Statements {
       }
     }
 
-  /** A name and the names before it, without their quotes. */
+  /** The parts of a qualified name, without quotes. */
   private def parts(tokens: Tokens, place: Int): Seq[String] = {
     val name = if (tokens.kind(place) == BACKQUOTED_IDENTIFIER) tokens.text(place).drop(1).dropRight(1).replace("``", "`")
       else tokens.text(place)

@@ -33,7 +33,7 @@ object TableChanges {
       s"$name is not a table of indextables; give the name of a table of the catalog, or a path with a slash"))
   }
 
-  /** A version is a number, a time anything that can be a timestamp. */
+  /** The options of an argument: a number is a version, a text, date or timestamp is a time. */
   private def bound(side: String, argument: Expression): Map[String, String] = {
     val value = constant(argument)
     argument.dataType match {
@@ -45,7 +45,7 @@ object TableChanges {
     }
   }
 
-  // What Spark does only after it has resolved a table function.
+  // Replacements that Spark makes only after it has resolved a table function.
   private def evaluable(expression: Expression): Expression = expression.transformUp {
     case part: RuntimeReplaceable => part.replacement
     case part: TimeZoneAwareExpression if part.timeZoneId.isEmpty =>

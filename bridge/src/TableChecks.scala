@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.connector.catalog.CatalogV2Util
 import org.apache.spark.sql.connector.expressions.Transform
 
-/** Refuses what a catalog would accept and the table's log would not follow. */
+/** Refuses statements that a catalog would accept although the table cannot follow them. */
 case class TableChecks(session: SparkSession) extends (LogicalPlan => Unit) {
   override def apply(plan: LogicalPlan): Unit = plan match {
     case AlterTableWithComment(command, _) => apply(command)
@@ -30,12 +30,12 @@ case class TableChecks(session: SparkSession) extends (LogicalPlan => Unit) {
       TableInfo.ofCatalog(all, table.schema, table.partitionNames, changed = true)
     case UnsetTableProperties(ResolvedTable(_, _, table: IndexTable, _), keys, _) =>
       keys.find(key => table.indexing.containsKey(SessionOptions.plain(key))).foreach { key =>
-        throw new Failure(s"'$key' says how the rows of the table are indexed; it can be changed only with the rows: overwrite " +
-          "the table to index them in another way")
+        throw new Failure(s"'$key' determines how the rows of the table are indexed, so it cannot be removed; to index them in another " +
+          "way, overwrite the table")
       }
     case change: AlterTableCommand if changesColumns(change) => change.table match {
       case ResolvedTable(_, _, _: IndexTable, _) => throw new Failure(
-        "the columns of a table of indextables are what was written to it: write rows with the option mergeSchema " +
+        "ALTER TABLE cannot change the columns of a table of indextables: write rows with the option mergeSchema " +
           "to add columns, or overwrite the table with the option overwriteSchema to replace them")
       case _ =>
     }
@@ -65,5 +65,5 @@ case class TableChecks(session: SparkSession) extends (LogicalPlan => Unit) {
   }
 
   private def options(path: String): util.Map[String, String] =
-    SessionOptions.merged(util.Collections.emptyMap(), util.Map.of("path", path))
+    SessionOptions.merge(util.Collections.emptyMap(), util.Map.of("path", path))
 }

@@ -13,27 +13,27 @@ import org.apache.spark.sql.execution.streaming.Sink
 import org.apache.spark.sql.streaming.OutputMode
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** A micro-batch of a stream: the id of its query, which a checkpoint keeps, and its number. */
+/** A micro-batch of a stream: the id of its query, which is stored in the stream's checkpoint, and its number. */
 case class StreamBatch(query: String, number: Long) {
   def json: util.Map[String, Any] = Json.obj("app" -> query, "batch" -> number)
 }
 
 object StreamBatch {
-  // StreamExecution.QUERY_ID_KEY and MicroBatchExecution.BATCH_ID_KEY, whose classes are elsewhere in each version of Spark.
+  // StreamExecution.QUERY_ID_KEY and MicroBatchExecution.BATCH_ID_KEY, whose packages differ between versions of Spark.
   private val QueryId = "sql.streaming.queryId"
   private val BatchId = "streaming.sql.batchId"
 
   /** The micro-batch that this thread runs. */
-  def running(context: SparkContext): Option[StreamBatch] =
+  def current(context: SparkContext): Option[StreamBatch] =
     for (query <- Option(context.getLocalProperty(QueryId)); number <- Option(context.getLocalProperty(BatchId)))
       yield StreamBatch(query, number.toLong)
 }
 
-/** The options of a stream that are Spark's own. */
+/** Removes Spark's own options of a stream. */
 object StreamOptions {
   private val Names = Set("checkpointlocation", "queryname")
 
-  def removed(options: CaseInsensitiveStringMap): CaseInsensitiveStringMap =
+  def remove(options: CaseInsensitiveStringMap): CaseInsensitiveStringMap =
     new CaseInsensitiveStringMap(options.asCaseSensitiveMap.asScala
       .filterNot { case (key, _) => Names(key.toLowerCase(Locale.ROOT)) }.asJava)
 }
@@ -46,7 +46,7 @@ class TableSink(parameters: Map[String, String], partitionColumns: Seq[String], 
     else throw new Failure("a stream into a table has the output mode append or complete: there are no updates of rows")
 
   private val options: Map[String, String] = {
-    val own = StreamOptions.removed(new CaseInsensitiveStringMap(parameters.asJava)).asCaseSensitiveMap.asScala.toMap
+    val own = StreamOptions.remove(new CaseInsensitiveStringMap(parameters.asJava)).asCaseSensitiveMap.asScala.toMap
     val partitions =
       if (partitionColumns.isEmpty) Map.empty
       else Map(DataSourceUtils.PARTITIONING_COLUMNS_KEY -> DataSourceUtils.encodePartitioningColumns(partitionColumns))
@@ -56,9 +56,9 @@ class TableSink(parameters: Map[String, String], partitionColumns: Seq[String], 
   override def addBatch(number: Long, data: DataFrame): Unit = {
     val rows = data.asInstanceOf[Dataset[_]]
     val session = rows.sparkSession
-    // The plan of a stream runs as it was planned, with its state; only its rows are written.
+    // The plan of the stream is executed unchanged, with its state; its rows are written by another plan.
     val written = session.internalCreateDataFrame(rows.queryExecution.toRdd, rows.schema)
-    val batch = StreamBatch.running(session.sparkContext).getOrElse(throw new IllegalStateException("a micro-batch of no query"))
+    val batch = StreamBatch.current(session.sparkContext).getOrElse(throw new IllegalStateException("this thread runs no micro-batch"))
     SaveModes.save(session.sqlContext, saveMode, options, written, Some(StreamBatch(batch.query, number)))
   }
 

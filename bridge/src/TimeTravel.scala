@@ -18,7 +18,7 @@ import org.apache.spark.sql.connector.catalog.CatalogManager
 
 /**
  * A table at an earlier version, or its changes: VERSION AS OF, TIMESTAMP AS OF, and options, for tables by name
- * and by path. Spark's session catalog has no such thing, so the table is loaded from where it is.
+ * and by path. Spark's session catalog does not support time travel, so the table is loaded by its location.
  */
 case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
   private val version = "versionAsOf"
@@ -26,26 +26,26 @@ case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transformWithSubqueries {
     case travel @ RelationTimeTravel(relation: UnresolvedRelation, moment, number) =>
-      located(relation).map { case (path, options) =>
+      locate(relation).map { case (path, options) =>
         val zone = classicSession.sessionState.conf.sessionLocalTimeZone
-        val travelOptions = TimeTravelSpec.create(moment.map(resolved), number, zone).map {
+        val travelOptions = TimeTravelSpec.create(moment.map(resolve), number, zone).map {
           case AsOfVersion(requested) => version -> requested
           case AsOfTimestamp(micros) => timestamp -> Instant.EPOCH.plus(micros, ChronoUnit.MICROS).toString
         }
-        loaded(relation, path, options ++ travelOptions)
+        load(relation, path, options ++ travelOptions)
       }.getOrElse(travel)
-    case relation: UnresolvedRelation if travels(relation) =>
-      located(relation).map { case (path, options) => loaded(relation, path, options) }.getOrElse(relation)
-    // Changes have more columns than a catalog knows.
+    case relation: UnresolvedRelation if isTimeTravel(relation) =>
+      locate(relation).map { case (path, options) => load(relation, path, options) }.getOrElse(relation)
+    // Changes have more columns than the table in the catalog.
     case relation: UnresolvedRelation if relation.isStreaming && relation.options.containsKey(TableChanges.Option) =>
-      located(relation).map { case (path, options) =>
+      locate(relation).map { case (path, options) =>
         val stream = classicSession.readStream.format(Provider.Name).options(options).load(path)
         SubqueryAlias(relation.multipartIdentifier.last, stream.asInstanceOf[classic.Dataset[_]].logicalPlan)
       }.getOrElse(relation)
   }
 
-  /** A moment may be computed: current_timestamp() - INTERVAL 1 DAY. */
-  private def resolved(moment: Expression): Expression =
+  /** Resolves an expression such as current_timestamp() - INTERVAL 1 DAY. */
+  private def resolve(moment: Expression): Expression =
     if (moment.resolved || SubqueryExpression.hasSubquery(moment)) moment
     else classicSession.sessionState.analyzer.execute(Project(Seq(Alias(moment, "moment")()), OneRowRelation())) match {
       case Project(Seq(Alias(expression, _)), _) => expression
@@ -54,11 +54,11 @@ case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
 
   private def classicSession: classic.SparkSession = session.asInstanceOf[classic.SparkSession]
 
-  private def travels(relation: UnresolvedRelation): Boolean =
+  private def isTimeTravel(relation: UnresolvedRelation): Boolean =
     !relation.isStreaming && Seq(version, timestamp, TableChanges.Option).exists(relation.options.containsKey(_))
 
-  /** Where a table of ours is, and the options that it is read with. */
-  private def located(relation: UnresolvedRelation): Option[(String, Map[String, String])] = {
+  /** The location of an indextables table, and the options with which it is read. */
+  private def locate(relation: UnresolvedRelation): Option[(String, Map[String, String])] = {
     val readOptions = relation.options.asCaseSensitiveMap.asScala.toMap
     relation.multipartIdentifier match {
       case Seq(format, path) if format.equalsIgnoreCase(Provider.Name) && path.contains("/") => Some((path, readOptions))
@@ -69,7 +69,7 @@ case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
     }
   }
 
-  /** The table of ours that a catalog has under a name. */
+  /** The indextables table with a name in the session catalog. */
   def catalogTable(names: Seq[String]): Option[CatalogTable] = {
     val catalog = classicSession.sessionState.catalog
     val own = if (names.size == 3 && names.head.equalsIgnoreCase(CatalogManager.SESSION_CATALOG_NAME)) names.tail else names
@@ -82,13 +82,13 @@ case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
       .filter(table => Provider.isName(table.provider))
   }
 
-  /** A table by its name or path, read with some more options; None if it is no table of ours. */
+  /** A table by its name or path, read with additional options; None if it is not a table of indextables. */
   def load(names: Seq[String], more: Map[String, String]): Option[LogicalPlan] = {
     val relation = UnresolvedRelation(names)
-    located(relation).map { case (path, options) => loaded(relation, path, options ++ more) }
+    locate(relation).map { case (path, options) => load(relation, path, options ++ more) }
   }
 
-  private def loaded(relation: UnresolvedRelation, path: String, options: Map[String, String]): LogicalPlan = {
+  private def load(relation: UnresolvedRelation, path: String, options: Map[String, String]): LogicalPlan = {
     val reader = classicSession.read.format(Provider.Name).options(options)
     SubqueryAlias(relation.multipartIdentifier.last, reader.load(path).asInstanceOf[classic.Dataset[_]].logicalPlan)
   }

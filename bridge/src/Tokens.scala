@@ -7,7 +7,7 @@ import org.antlr.v4.runtime.misc.Interval
 
 import org.apache.spark.sql.catalyst.parser.SqlBaseLexer
 
-/** The tokens of a statement, as Spark's own lexer finds them: nothing within texts, quoted names or comments. */
+/** The tokens of a statement by Spark's lexer, without comments. A text or a quoted name is one token. */
 class Tokens(val sql: String) {
   private val tokens: IndexedSeq[Token] = {
     val lexer = new SqlBaseLexer(new Upper(CharStreams.fromString(sql)))
@@ -22,7 +22,7 @@ class Tokens(val sql: String) {
   def text(place: Int): String = if (tokens.isDefinedAt(place)) sql.substring(start(place), end(place)) else ""
 }
 
-/** Keywords in any case; Spark's own class for this is private. */
+/** Makes keywords case-insensitive; Spark's own class for this is private. */
 private class Upper(inner: CodePointCharStream) extends CharStream {
   override def consume(): Unit = inner.consume()
   override def getSourceName: String = inner.getSourceName

@@ -10,9 +10,9 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.types.{DataType, FloatType, LongType, StringType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** A column that a query adds to a table: whether a search finds the row, a fragment of a text, a bucket. */
+/** A column that a query adds to a table: whether a search matches the row, a fragment of a text, a bucket. */
 case class VirtualColumn(definition: Seq[(String, Any)]) {
-  /** The same definition has the same name, in every query. */
+  /** Derived from the definition: equal definitions have equal names in all queries. */
   lazy val name: String = VirtualColumn.Prefix + util.UUID.nameUUIDFromBytes(text.getBytes("UTF-8")).toString.replace("-", "")
 
   private lazy val text: String = Json.text(Json.obj(definition: _*))
@@ -30,17 +30,17 @@ object VirtualColumn {
   val FileMetadataType: StructType =
     new StructType().add("file_path", StringType).add("file_name", StringType).add("file_size", LongType)
 
-  /** What every table has besides its columns. */
+  /** The metadata columns of every table. */
   val metadata: Array[MetadataColumn] = Array(
-    column(Score, FloatType, "How well the row matches the searches of the query"),
+    column(Score, FloatType, "The relevance of the row for the searches of the query"),
     column(AllFields, StringType, "All text-like fields, to be searched"),
-    column(FileMetadata, FileMetadataType, "Path, name and size of the split that the row is in"))
+    column(FileMetadata, FileMetadataType, "Path, name and size of the row's split"))
 
-  private def column(called: String, of: DataType, about: String): MetadataColumn = new MetadataColumn {
-    override def name(): String = called
-    override def dataType(): DataType = of
+  private def column(columnName: String, columnType: DataType, description: String): MetadataColumn = new MetadataColumn {
+    override def name(): String = columnName
+    override def dataType(): DataType = columnType
     override def isNullable(): Boolean = false
-    override def comment(): String = about
+    override def comment(): String = description
   }
 }
 
@@ -56,7 +56,7 @@ case class VirtualTable(table: IndexTable, virtual: Seq[VirtualColumn]) extends 
   }
 }
 
-/** A table of ours, with what was added to it so far. */
+/** Matches a table of indextables, with its virtual columns. */
 object IndexTables {
   def unapply(table: Table): Option[(IndexTable, Seq[VirtualColumn])] = table match {
     case plain: IndexTable => Some((plain, Nil))
@@ -65,7 +65,7 @@ object IndexTables {
   }
 }
 
-/** A relation of a table of indextables to which no column was added. */
+/** Matches a relation of a table of indextables without virtual columns. */
 object IndexRelation {
   def unapply(plan: LogicalPlan): Option[(IndexTable, DataSourceV2Relation)] = plan match {
     case relation: DataSourceV2Relation => relation.table match {

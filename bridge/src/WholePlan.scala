@@ -10,18 +10,18 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 /**
  * A plan with its subqueries.
  *
- * Spark's analyzer runs its rules on each subquery alone, too, where neither the outer query nor a common table expression
- * around it is to be seen. A rule that needs them looks at subqueries from the whole plan.
+ * Spark's analyzer also runs its rules on each subquery alone, without the outer query and the common table expressions
+ * around it. A rule that needs these is applied to the whole plan, from which it visits the subqueries.
  */
 object WholePlan {
   def nodes(plan: LogicalPlan): Seq[LogicalPlan] = plan.collectWithSubqueries { case node => node }
 
   /** The plan and its subqueries, whose analyzed parts stay as they are. */
-  def rewritten(plan: LogicalPlan)(rule: PartialFunction[LogicalPlan, LogicalPlan]): LogicalPlan = plan.resolveOperatorsUp {
+  def rewrite(plan: LogicalPlan)(rule: PartialFunction[LogicalPlan, LogicalPlan]): LogicalPlan = plan.resolveOperatorsUp {
     case node =>
       val inner = if (!node.expressions.exists(SubqueryExpression.hasSubquery)) node else node.transformExpressions {
         case subquery: SubqueryExpression =>
-          val changed = rewritten(subquery.plan)(rule)
+          val changed = rewrite(subquery.plan)(rule)
           if (changed.fastEquals(subquery.plan)) subquery else subquery.withNewPlan(changed)
       }
       rule.applyOrElse(inner, (same: LogicalPlan) => same)
@@ -32,7 +32,7 @@ object WholePlan {
     nodes.collect { case definition: CTERelationDef => definition.id -> definition }.toMap
 }
 
-/** Which columns of a plan, and values that are chosen from columns, are columns of addresses of tables of ours. */
+/** Finds the expressions of a plan whose values are those of address columns of indextables tables. */
 class AddressOrigins(plan: LogicalPlan) {
   private val nodes = WholePlan.nodes(plan).filter(_.resolved)
 
@@ -46,7 +46,7 @@ class AddressOrigins(plan: LogicalPlan) {
     case _ => Nil
   }.toMap
 
-  /** What columns are the values of. */
+  /** The expressions that a column has its values from. */
   private lazy val values: Map[ExprId, Seq[Expression]] = {
     val all = mutable.Buffer.empty[(ExprId, Expression)]
     def add(columns: Seq[Attribute], from: Seq[Expression]): Unit =

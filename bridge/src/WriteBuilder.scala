@@ -12,43 +12,43 @@ import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
 import org.apache.spark.sql.connector.write._
 import org.apache.spark.sql.connector.write.streaming.{StreamingDataWriterFactory, StreamingWrite}
 
-/** Collects how rows are to be written. */
+/** Collects the mode, filters and options of a write. */
 class IndexWriteBuilder(table: IndexTable, info: LogicalWriteInfo)
     extends WriteBuilder with SupportsOverwriteV2 with SupportsDynamicOverwrite {
   private var mode = table.mode.getOrElse("append")
   private var replace: Option[String] = None
   private var filters: Option[Array[util.Map[String, Any]]] = None
-  // Any write within foreachBatch has the properties of the micro-batch, too, but an id of its own.
+  // Writes within foreachBatch have the properties of the micro-batch, too, but another query id.
   private val batch =
-    table.batch.orElse(SparkContext.getActive.flatMap(StreamBatch.running).filter(_.query == info.queryId))
+    table.batch.orElse(SparkContext.getActive.flatMap(StreamBatch.current).filter(_.query == info.queryId))
 
-  override def truncate(): WriteBuilder = replacing("all")
+  override def truncate(): WriteBuilder = overwriteWith("all")
 
-  override def overwriteDynamicPartitions(): WriteBuilder = replacing("partitions")
+  override def overwriteDynamicPartitions(): WriteBuilder = overwriteWith("partitions")
 
-  // What cannot be overwritten is refused by the planner, with a reason.
+  // The planner refuses conditions that cannot be overwritten, with a reason.
   override def canOverwrite(predicates: Array[Predicate]): Boolean = true
 
   override def overwrite(predicates: Array[Predicate]): WriteBuilder = {
     filters = Some(ExpressionJson.all(predicates))
-    replacing("where")
+    overwriteWith("where")
   }
 
-  private def replacing(what: String): WriteBuilder = {
+  private def overwriteWith(what: String): WriteBuilder = {
     mode = "overwrite"
     replace = Some(what)
     this
   }
 
   override def build(): Write = {
-    val writeOptions = StreamOptions.removed(info.options)
+    val writeOptions = StreamOptions.remove(info.options)
     SessionOptions.check(writeOptions, "write")
-    val options = SessionOptions.merged(table.properties, writeOptions.asCaseSensitiveMap)
+    val options = SessionOptions.merge(table.properties, writeOptions.asCaseSensitiveMap)
     val request = Json.obj(
       "options" -> options,
       "own" -> SessionOptions.own(table.properties, info.options.asCaseSensitiveMap),
       "schema" -> info.schema.json,
-      "declared" -> (if (table.named) Some(table.schema.json) else None),
+      "declared" -> (if (table.isInCatalog) Some(table.schema.json) else None),
       "partitions" -> table.declaredPartitions,
       "mode" -> mode,
       "replace" -> replace,
@@ -58,14 +58,14 @@ class IndexWriteBuilder(table: IndexTable, info: LogicalWriteInfo)
   }
 }
 
-/** A write that the planner has agreed to. */
+/** A write after its plan. */
 class IndexWrite(options: util.Map[String, String], info: LogicalWriteInfo, batch: Option[StreamBatch], planned: Reply)
     extends Write with RequiresDistributionAndOrdering with BatchWrite {
   private val Seq(function, plan) = planned.blobs
   private val shuffle = Option(planned.json.get("shuffle"))
   // After an attempt to commit, only the planner may delete files: the commit may have succeeded.
-  private var tried = false
-  // What was committed.
+  private var mayBeCommitted = false
+  // The metrics of the committed version.
   private var metrics: Array[CustomTaskMetric] = Array.empty
 
   override def description(): String = s"${Provider.Name} ${options.get("path")}"
@@ -103,7 +103,7 @@ class IndexWrite(options: util.Map[String, String], info: LogicalWriteInfo, batc
   override def commit(messages: Array[WriterCommitMessage]): Unit = commit(messages, batch)
 
   private def commit(messages: Array[WriterCommitMessage], stream: Option[StreamBatch]): Unit = {
-    tried = true
+    mayBeCommitted = true
     val table = options.get("path")
     val parallelism = Executors.cores
     val reply = Rpc("commit", Json.obj(
@@ -118,7 +118,7 @@ class IndexWrite(options: util.Map[String, String], info: LogicalWriteInfo, batc
   }
 
   override def abort(messages: Array[WriterCommitMessage]): Unit =
-    if (!tried) Rpc("abort", Json.obj("options" -> options), bytes(messages): _*)
+    if (!mayBeCommitted) Rpc("abort", Json.obj("options" -> options), bytes(messages): _*)
 
   private def bytes(messages: Array[WriterCommitMessage]): Seq[Array[Byte]] =
     messages.toSeq.collect { case written: TaskCommit => written.message }

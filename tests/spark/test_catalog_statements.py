@@ -153,7 +153,7 @@ def test_show_create_table_can_be_executed_with_tokenizers_and_lengths(sql: Call
 
 def test_a_property_by_which_rows_are_indexed_cannot_be_unset(sql: Callable[..., Any], table: str) -> None:
     with pytest.raises(
-        AnalysisException, match=r"'indexing.typemap.message' says how the rows of the table are"
+        AnalysisException, match=r"'indexing.typemap.message' determines how the rows of the table"
     ):
         sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ('indexing.typemap.message')")
     assert ("indexing.typemap.message", "text") in sql(f"SHOW TBLPROPERTIES {table}")

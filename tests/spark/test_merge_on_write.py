@@ -125,7 +125,7 @@ def test_what_fails_after_a_write_is_not_raised(spark: SparkSession, tmp_path: P
     append(spark, tmp_path / "t")
     java, gateway = spark._jvm, spark.sparkContext._gateway
     unknown = {"mergeOnWrite.enabled": "perhaps"}
-    decided = {"background": False, "patience": 0, "merge": True, "purge": True, "options": unknown}
+    decided = {"background": False, "shutdown_timeout": 0, "merge": True, "purge": True, "options": unknown}
     package = java.org.apache.spark.sql.indextables
     options = gateway.jvm.java.util.HashMap({"path": str(tmp_path / "t")})
     for wanted in (decided, {"merge": True, "options": {}}, {}):

@@ -96,7 +96,7 @@ def _stop_all_planners(spark: SparkSession, table: DataFrame) -> list[int]:
                 os.kill(pid, signal.SIGSTOP)
             # Calls that find their process stopped wait; the others start processes.
             answers = [threads.submit(table.count) for _ in range(count)]
-            _eventually(lambda waiting=tuple(stopped): _rpc(spark).underWay() <= len(waiting))
+            _eventually(lambda waiting=tuple(stopped): _rpc(spark).busyProcesses() <= len(waiting))
             for pid in stopped:
                 os.kill(pid, signal.SIGCONT)
             assert [answer.result(timeout=120) for answer in answers] == [100] * count
@@ -120,11 +120,11 @@ def test_a_cancelled_query_ends_the_planner_process_that_works_for_it(
     thread = spark._jvm.java.util.concurrent.Executors.newSingleThreadExecutor()
     try:
         answer = thread.submit(invoke.MethodHandleProxies.asInterfaceInstance(callable_, handle))
-        _eventually(lambda: _rpc(spark).underWay() == 1)
+        _eventually(lambda: _rpc(spark).busyProcesses() == 1)
         answer.cancel(True)
         for pid in stopped:
             os.kill(pid, signal.SIGCONT)
-        _eventually(lambda: _rpc(spark).underWay() == 0)
+        _eventually(lambda: _rpc(spark).busyProcesses() == 0)
     finally:
         thread.shutdownNow()
         for pid in set(stopped) & set(_planners()):
@@ -139,7 +139,7 @@ def test_planners_that_die_idle_or_in_a_call_are_replaced_and_the_call_repeated(
     stopped = _stop_all_planners(spark, table)
     with ThreadPoolExecutor(1) as thread:
         answer = thread.submit(lambda: table.where("id < 7").collect())
-        _eventually(lambda: _rpc(spark).underWay() == 1)
+        _eventually(lambda: _rpc(spark).busyProcesses() == 1)
         for pid in stopped:
             os.kill(pid, signal.SIGKILL)
         assert len(answer.result(timeout=120)) == 7
@@ -209,7 +209,7 @@ def test_a_planner_process_that_is_busy_closes_its_splits_before_its_next_call(
     try:
         with ThreadPoolExecutor(count) as threads:
             answers = [threads.submit(table.count) for _ in range(count)]
-            _eventually(lambda: _rpc(spark).underWay() == count)
+            _eventually(lambda: _rpc(spark).busyProcesses() == count)
             _rpc(spark).closeSplits()
             for pid in stopped:
                 os.kill(pid, signal.SIGCONT)

@@ -145,7 +145,7 @@ WITH RECURSIVE r AS (SELECT ip, 1 AS n FROM hosts UNION ALL SELECT ip, n + 1 FRO
     [
         (
             "SELECT ip FROM hosts a FULL JOIN hosts b USING (ip) WHERE ip = '10.0.0.0/24'",
-            "ip = '10.0.0.0/24' compares addresses, which an index does, and cannot be answered here",
+            "ip = '10.0.0.0/24' compares addresses by the index, and cannot be answered here",
         ),
         ("SELECT id FROM hosts WHERE ip = (SELECT '10.0.0.0/24')", "write the address as a constant"),
         ("SELECT id FROM hosts WHERE ip < (SELECT max(ip) FROM hosts)", "write the address as a constant"),

@@ -293,7 +293,7 @@ def test_a_score_is_of_the_searched_side_of_a_self_join(spark: SparkSession, nam
 def test_the_file_of_a_row_that_an_index_finds_is_refused(
     spark: SparkSession, named: Path, what: str
 ) -> None:
-    with pytest.raises(PySparkException, match=r"does not know the file of a row|has no column _metadata"):
+    with pytest.raises(PySparkException, match=r"does not have the file of a row|has no column _metadata"):
         spark.sql(f"SELECT {what} FROM named_source WHERE message INDEXQUERY 'disk'").collect()
 
 

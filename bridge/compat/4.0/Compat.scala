@@ -8,7 +8,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.{PythonCustomMetric,
 import org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory
 import org.apache.spark.sql.types.StructType
 
-/** The same as in `bridge/src`, for Spark 4.0. */
+/** Internals of Spark 4.0; see `bridge/src/Compat.scala`. */
 object Compat {
   /** The columns of the outer query that a subquery refers to. */
   def outerAttributes(subquery: SubqueryExpression): Seq[Expression] = subquery match {

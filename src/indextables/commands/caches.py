@@ -106,7 +106,7 @@ class _AllProcesses:
         if self.name == _ENVIRONMENT:
             here += _process_rows(_settings(context, {row["property_name"] for row in here}))
         if self.name == _SEARCHERS:
-            here = _process_rows([_flush_row(here[0]["cleared_entries"] + context.elsewhere)])
+            here = _process_rows([_flush_row(here[0]["cleared_entries"] + context.removed_values)])
         return TaskSet(
             _collect, [(self.name, context.options.public())] * _NUM_TASKS, here, other_processes=True
         )
@@ -227,7 +227,7 @@ def _invalidate(context: CommandContext, arguments: Arguments) -> pa.Table:
     rate = done.hit_rate_before
     row: Mapping[str, Any] = {
         "table_path": url or "GLOBAL",
-        "result": f"{done.values + context.elsewhere} values were dropped",
+        "result": f"{done.values + context.removed_values} values were dropped",
         "cache_hits_before": done.hits_before,
         "cache_misses_before": done.misses_before,
         "hit_rate_before": "N/A" if rate is None else f"{100 * rate:.1f}%",

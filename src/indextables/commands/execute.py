@@ -36,11 +36,11 @@ class CommandContext:
         executors: the executors that ran the tasks, in the order of the tasks.
         credentials: a callable that returns credentials, for a command that opens stores itself.
         settings: the settings of Spark and of Hadoop, for a command that lists them.
-        elsewhere: how many values other processes of the driver removed from their caches, for a command that
-            empties caches.
+        removed_values: how many values other processes of the driver removed from their caches, for a command
+            that empties caches.
         zone: the time zone of Spark's session, if there is one.
         infer_partitions: whether types of partition columns are inferred, as Spark's session says.
-        progress: called as a command that does not end is at work.
+        progress: called while a command that does not end works, with the numbers of finished and all tasks.
         report: called with a sentence each time that such a command changed something.
     """
 
@@ -51,7 +51,7 @@ class CommandContext:
     executors: tuple[str, ...] = ()
     credentials: CredentialsProvider | None = None
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    elsewhere: int = 0
+    removed_values: int = 0
     zone: str | None = None
     infer_partitions: bool = True
     progress: Callable[[int, int], None] | None = None

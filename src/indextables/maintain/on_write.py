@@ -187,7 +187,7 @@ class _BackgroundMerge:
     """The merge of a table in the background; `again` is a merge that a later write requested."""
 
     thread: threading.Thread
-    patience: float
+    shutdown_timeout: float
     again: Callable[[], None] | None = None
 
 
@@ -233,11 +233,11 @@ def wait_for_merges(url: str | None = None) -> None:
         running.thread.join()
 
 
-def _start(url: str, work: Callable[[], None], patience: float) -> None:
+def _start(url: str, work: Callable[[], None], shutdown_timeout: float) -> None:
     """Run work in the background; if work for the same table runs already, run this after it."""
     with _lock:
         if (running := _running.get(url)) is not None:
-            running.again, running.patience = work, patience
+            running.again, running.shutdown_timeout = work, shutdown_timeout
             return
         thread = threading.Thread(
             target=_work, args=(url, work), name="indextables-merge-on-write", daemon=True
@@ -245,7 +245,7 @@ def _start(url: str, work: Callable[[], None], patience: float) -> None:
         _wait_at_exit()
         # Registered after the start, which may fail; the thread needs the lock to look for its entry.
         thread.start()
-        _running[url] = _BackgroundMerge(thread, patience)
+        _running[url] = _BackgroundMerge(thread, shutdown_timeout)
 
 
 def _work(url: str, work: Callable[[], None]) -> None:
@@ -273,4 +273,4 @@ def _leave() -> None:
     with _lock:
         left = list(_running.values())
     for running in left:
-        running.thread.join(max(0.0, running.patience - (time.monotonic() - started)))
+        running.thread.join(max(0.0, running.shutdown_timeout - (time.monotonic() - started)))

@@ -203,7 +203,7 @@ def test_a_fixed_number_of_splits_in_a_task_is_kept_to() -> None:
 def ask(operation: str, request: dict[Any, Any], path: Any, **options: Any) -> Any:
     whole = {"options": {"path": str(path), **options}, "parallelism": 2, **request}
     reply, blobs = answer(operation, json.dumps(whole), ())
-    decided = {name: value for name, value in json.loads(reply).items() if name != "recorded"}
+    decided = {name: value for name, value in json.loads(reply).items() if name != "process_metrics"}
     return decided, blobs
 
 
@@ -557,9 +557,9 @@ def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_table_of_a_catalog_without_a_log_has_a_plan_without_partitions(tmp_path: Path) -> None:
-    reply, _ = ask("snapshot", {"named": True}, tmp_path / "none")
+    reply, _ = ask("snapshot", {"in_catalog": True}, tmp_path / "none")
     assert reply["version"] == -1
-    read = {"columns": [], "schema": "{}", "filters": [], "named": True, "snapshot": {"version": -1}}
+    read = {"columns": [], "schema": "{}", "filters": [], "in_catalog": True, "snapshot": {"version": -1}}
     reply, blobs = ask("plan", read, tmp_path / "none")
     assert reply["partitions"] == []
     assert blobs == [b""] or list(blobs) == [b""]
@@ -650,7 +650,7 @@ def test_a_micro_batch_limits_versions_unless_the_stream_the_table_or_the_sessio
     ],
 )
 def test_a_catalog_keeps_no_option_that_decides_where_credentials_go(table: Path, key: str) -> None:
-    reply, _ = ask("schema", {"kept": [key, "path"]}, table)
+    reply, _ = ask("schema", {"catalog_options": [key, "path"]}, table)
     assert re.search("decides where its readers' credentials go|in clear text", reply["error"])
     kept = [
         "path",
@@ -660,7 +660,7 @@ def test_a_catalog_keeps_no_option_that_decides_where_credentials_go(table: Path
         "indexing.typemap.m",
         "s3.partSize",
     ]
-    assert "error" not in ask("schema", {"kept": [*kept]}, table)[0]
+    assert "error" not in ask("schema", {"catalog_options": [*kept]}, table)[0]
 
 
 def test_a_catalog_names_no_host_that_gets_the_credentials_of_readers(
@@ -672,7 +672,7 @@ def test_a_catalog_names_no_host_that_gets_the_credentials_of_readers(
     monkeypatch.setattr(RemoteBackend, "get", unreachable)
     secret = {"azure.bearertoken": "a-token"}
     source = {"name": "s", "location": "abfss://c@acme.dfs.core.windows.net/s"}
-    for operation, request in (("schema", {"kept": ["path"]}), ("companion", source)):
+    for operation, request in (("schema", {"catalog_options": ["path"]}), ("companion", source)):
         reply, _ = ask(operation, request, "abfss://c@storage.evil.example/t", **secret)
         assert "names the host storage.evil.example, which is none of Azure's" in reply["error"]
         with pytest.raises(AssertionError, match="a request was made"):
@@ -713,10 +713,10 @@ def test_waiting_for_jobs_holds_no_planner_process(tmp_path: Path) -> None:
     planned = json.loads(reply)
     assert (planned["done"], len(blobs)) == (False, 2)
     assert 0 < planned["pause"] <= 1000
-    reply, blobs = answer("command_finish", json.dumps({**request, "ran": []}), blobs[1:])
+    reply, blobs = answer("command_finish", json.dumps({**request, "task_executors": []}), blobs[1:])
     assert json.loads(reply)["done"] is False
     jobs.end(job.id)
-    reply, blobs = answer("command_finish", json.dumps({**request, "ran": []}), blobs[1:])
+    reply, blobs = answer("command_finish", json.dumps({**request, "task_executors": []}), blobs[1:])
     assert json.loads(reply)["done"] is True
     assert pa.ipc.open_stream(blobs[0]).read_all()["status"].to_pylist() == ["COMPLETED"]
     assert time.monotonic() - started < 1000
@@ -725,7 +725,7 @@ def test_waiting_for_jobs_holds_no_planner_process(tmp_path: Path) -> None:
     reply, blobs = answer("command_plan", json.dumps(late), ())
     while not json.loads(reply)["done"]:
         time.sleep(json.loads(reply)["pause"] / 1000)
-        reply, blobs = answer("command_finish", json.dumps({**late, "ran": []}), blobs[1:])
+        reply, blobs = answer("command_finish", json.dumps({**late, "task_executors": []}), blobs[1:])
     assert pa.ipc.open_stream(blobs[0]).read_all()["status"].to_pylist() == ["TIMEOUT (was: WAITING)"]
     jobs.end(running.id)
 

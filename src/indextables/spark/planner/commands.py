@@ -62,9 +62,9 @@ def command_plan(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """Run the plan step of a command: its result, or its tasks."""
     del blobs
     # Commands that report metrics report those of all planner processes.
-    if (recorded := request.get("recorded")) is not None:
+    if (totals := request.get("process_metrics")) is not None:
         metrics.replace_all(
-            {name: Figure(last, total, int(count)) for name, (last, total, count) in recorded.items()}
+            {name: Figure(last, total, int(count)) for name, (last, total, count) in totals.items()}
         )
     implementation, arguments, context = _read(request)
     return _answer(context, implementation.plan(context, arguments))
@@ -122,12 +122,12 @@ def _read(request: Mapping[str, Any]) -> tuple[Implementation, Arguments, Comman
     if statement.target.path is None and not statement.target.name:
         options.pop("path", None)
         settings = request.get("settings") or {}
-        elsewhere = request.get("elsewhere", 0)
+        removed_values = request.get("removed_values", 0)
         context = CommandContext(
             session_options(options),
             owner=os.getppid(),
             settings=settings,
-            elsewhere=elsewhere,
+            removed_values=removed_values,
             zone=request.get("zone"),
             infer_partitions=request.get("infer_partitions", True),
         )
@@ -146,8 +146,8 @@ def _context(request: Mapping[str, Any], options: Mapping[str, Any]) -> CommandC
         table.log,
         owner=os.getppid(),
         executor_of=partial(preferred_executor, executors=request.get("executors", ())),
-        executors=tuple(request.get("ran", ())),
-        elsewhere=request.get("elsewhere", 0),
+        executors=tuple(request.get("task_executors", ())),
+        removed_values=request.get("removed_values", 0),
     )
 
 

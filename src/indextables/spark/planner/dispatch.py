@@ -118,7 +118,7 @@ def answer(operation: str, request: str, blobs: Sequence[bytes]) -> tuple[bytes,
             logger.propagate = before
     if warnings.sentences:
         reply = {**reply, "warnings": warnings.sentences}
-    if recorded := metrics.take():
-        figures = {name: [figure.last, figure.total, figure.count] for name, figure in recorded.items()}
-        reply = {**reply, "recorded": figures}
+    if figures := metrics.take():
+        totals = {name: [each.last, each.total, each.count] for name, each in figures.items()}
+        reply = {**reply, "process_metrics": totals}
     return json.dumps(reply).encode(), reply_blobs

@@ -208,13 +208,13 @@ def schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[
     columns if these are about to be changed.
     """
     del blobs
-    _check_catalog_options(request.get("kept") or ())
-    if "kept" in request and "path" not in request["options"]:
+    _check_catalog_options(request.get("catalog_options") or ())
+    if "catalog_options" in request and "path" not in request["options"]:
         session_options(request["options"])
         _check_declared(request)
         return {}, ()
     table = locate_table(request)
-    if _PATH in (request.get("kept") or ()):
+    if _PATH in (request.get("catalog_options") or ()):
         table.store.check_host()
     try:
         version, metadata = table.metadata()
@@ -317,7 +317,9 @@ def with_statistics_of(options: Options, columns: Collection[str]) -> Options:
 
 def _catalog_options(request: Mapping[str, Any]) -> Options:
     options = request["options"]
-    return Options.parse({key: options[key] for key in request["kept"] if key in options and key != _PATH})
+    return Options.parse(
+        {key: options[key] for key in request["catalog_options"] if key in options and key != _PATH}
+    )
 
 
 def _check_declared(request: Mapping[str, Any]) -> None:
@@ -406,7 +408,7 @@ def snapshot(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mappin
     try:
         current = table.snapshot()
     except TableNotFoundError:
-        if not request.get("named"):
+        if not request.get("in_catalog"):
             raise
         return {"url": table.store.url, "version": NO_LOG}, ()
     _cache(table, current)

@@ -246,7 +246,7 @@ def _maintenance(snapshot: Snapshot, options: Options, request: Mapping[str, Any
             "purge": purge,
             "options": _merge_options(options) if "stream" in request else {},
             "background": options.get(after.MERGE_IN_BACKGROUND),
-            "patience": options.get(after.SHUTDOWN_TIMEOUT_MS),
+            "shutdown_timeout": options.get(after.SHUTDOWN_TIMEOUT_MS),
         }
     }
 
