@@ -1,6 +1,6 @@
 package org.apache.spark.sql.indextables
 
-/** Declarations of Python that the bridge needs before it can call the planner; written by scripts/build_bridge.py. */
+/** Declarations that the bridge needs before it can call the planner. Written by scripts/build_bridge.py. */
 object Declarations {
   // Before the keys of options and of Hadoop (options/declare.py), and of indexing (options/writing.py).
   val OptionPrefix = "spark.indextables."

@@ -696,7 +696,7 @@ def test_a_commit_does_not_fail_because_of_the_merge_after_it(
     _, (function, planned) = ask("write", request, tmp_path / "t", **options)
     write, _ = pickle.loads(function)
     (task,) = write(iter([pa.record_batch({"id": [1, 2]}, schema)]))
-    monkeypatch.setattr(on_write, "due", fails)
+    monkeypatch.setattr(on_write, "merge_to_start", fails)
     committed = {"options": {"path": str(tmp_path / "t"), **options}, "parallelism": 2, "writes": 1}
     reply = json.loads(answer("commit", json.dumps(committed), [planned, task.to_pylist()[0][MESSAGE]])[0])
     assert (reply["version"], reply["metrics"]["rowsWritten"]) == (1, 2)
