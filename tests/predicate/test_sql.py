@@ -231,6 +231,7 @@ def test_a_string_is_read_as_spark_reads_it(literal: str, wanted: str) -> None:
         ("big", "-(-5)", 5),
         ("big", "-9223372036854775808", -(2**63)),
         ("big", "-9223372036854775808L", -(2**63)),
+        ("big", f"-{'0' * 200}5L", -5),
         ("big", "5.0", 5),
         ("big", "5e0", 5),
         ("big", "'5'", 5),

@@ -80,7 +80,8 @@ def number_literal(text: str) -> pa.Scalar:
     """
     upper = text.upper()
     if upper[-1] in _SUFFIX_TYPES:
-        return integer_literal(int(upper[:-1].lstrip("0")[:_ENOUGH_DIGITS] or "0"), _SUFFIX_TYPES[upper[-1]])
+        digits = upper[:-1].lstrip("-+0")[:_ENOUGH_DIGITS] or "0"
+        return integer_literal(int(digits) * (-1 if upper[0] == "-" else 1), _SUFFIX_TYPES[upper[-1]])
     if upper.endswith("BD"):
         return _decimal(decimal.Decimal(upper[:-2]))
     if upper[-1] in "DF" or "E" in upper:
