@@ -346,6 +346,23 @@ def test_nan_is_the_greatest_and_one_group(tmp_path: Path) -> None:
     assert found["count_distinct(f)"].to_pylist() == [4]
 
 
+def test_nested_values_that_are_equal_in_sql_are_one_group(tmp_path: Path) -> None:
+    late = pa.array([9 * 10**18] * 6).cast(pa.timestamp("us", "UTC"))
+    floats = pa.array([0.0, -0.0, math.nan, -math.nan, None, 1.0])
+    columns = {
+        "s": pa.StructArray.from_arrays([floats, late], ["f", "at"]),
+        "l": pa.array([[0.0], [-0.0], [math.nan], [-math.nan], None, [1.0, None]]),
+    }
+    data = pa.table(columns)
+    indextables.write(tmp_path / "t", data.slice(0, 3))
+    table = indextables.write(tmp_path / "t", data.slice(3))
+    for name in columns:
+        found = table.aggregate({"n": "count(*)", "values": f"count({name})"}, group_by=[name])
+        assert sorted(found["n"].to_pylist()) == [1, 1, 2, 2]
+        distinct = table.aggregate({"n": f"count(distinct {name})"})
+        assert distinct["n"].to_pylist() == [4 if name == "s" else 3]
+
+
 def test_counts_by_partition_come_from_the_log_alone(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"p": ["a", "a", "b", None], "v": [1, None, 3, 4]}, partition_by=["p"])
     for split in (tmp_path / "t").rglob("*.split"):

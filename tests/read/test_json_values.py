@@ -259,3 +259,48 @@ def test_all_notations_of_an_instant_are_equal(tmp_path: Path) -> None:
     table = of_texts(tmp_path / "t", [{"t": value} for value in notations])
     for value in notations:
         assert matching_ids(table, f"j INDEXQUERY 'j.t:\"{value}\"'") == list(range(len(notations)))
+
+
+def test_times_without_python_objects_are_found_in_structs_lists_and_maps(tmp_path: Path) -> None:
+    zoned = pa.timestamp("us", "UTC")
+    micros = [9 * 10**18, -(10**18), 0, None]
+    moments = pa.array(micros, pa.int64()).cast(zoned)
+    days = pa.array([5_000_000, -800_000, 0, None], pa.int32()).cast(pa.date32())
+    lengths = pa.array([2**62, -(2**62), 0, None], pa.int64()).cast(pa.duration("us"))
+    words = pa.array(["alpha", "beta", "alp", None])
+    structs = pa.StructArray.from_arrays([moments, days, lengths, words], ["ts", "day", "length", "w"])
+    lists = pa.array([[m] for m in micros], pa.list_(pa.int64())).cast(pa.list_(zoned))
+    maps = pa.array([[("k", m)] for m in micros], pa.map_(pa.string(), pa.int64()))
+    table = table_of(tmp_path / "t", {"st": structs, "l": lists, "m": maps.cast(pa.map_(pa.string(), zoned))})
+    for query, wanted in [
+        ("st.w:al*", [0, 2]),
+        ("st.w:/b.*/", [1]),
+        ("NOT st.w:al*", [1, 3]),
+        ("st.length:*", [0, 1, 2]),
+        ('st.ts:"1970-01-01T00:00:00Z"', [2]),
+        ('l:"1970-01-01T00:00:00Z"', [2]),
+        ('m.k:"1970-01-01T00:00:00Z"', [2]),
+        ("st.day:1970*", [2]),
+    ]:
+        assert matching_ids(table, f"st INDEXQUERY '{query}'") == wanted
+    for condition, wanted in [
+        ("st.ts > TIMESTAMP '9999-12-31 23:59:59'", [0]),
+        ("st.ts = TIMESTAMP '+20000-01-01 00:00:00'", []),
+        ("st.day IN (DATE '+15659-07-15', DATE '1970-01-01')", [0, 2]),
+        ("st.day <=> DATE '+20000-01-01'", []),
+    ]:
+        assert matching_ids(table, condition) == wanted
+
+
+def test_times_of_day_in_structs_have_one_text(tmp_path: Path) -> None:
+    times = pa.array([{"t": value} for value in (43_200_000_000, 43_200_000_005)])
+    arrow = pa.struct([("t", pa.time64("us"))])
+    table = table_of(tmp_path / "t", {"st": times.cast(arrow)})
+    for query, wanted in [
+        ('st.t:"12:00:00.000000"', [0]),
+        ("st.t:/12:00:00.000000/", [0]),
+        ('st.t:"12:00:00"', []),
+        ("st.t:/12:00:00/", []),
+        ("st.t:12\\\\:00*", [0, 1]),
+    ]:
+        assert matching_ids(table, f"st INDEXQUERY '{query}'") == wanted

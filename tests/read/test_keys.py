@@ -1,5 +1,7 @@
 """Keys of JSON texts, structs and maps, and names of columns, with characters that mean something elsewhere."""
 
+import datetime as dt
+import decimal
 import json
 import random
 from collections.abc import Iterator
@@ -123,3 +125,28 @@ def test_a_dot_leads_into_a_column_before_it_is_part_of_a_name(tmp_path: Path) -
     assert table.search("one", field="x.y").num_rows == 1
     with pytest.raises(UnknownFieldError, match=r"'x' has no fields within it: z"):
         table.search("x.z:one")
+
+
+@pytest.mark.parametrize(
+    ("key", "arrow", "text"),
+    [
+        (1.5, pa.float64(), "1\\.5"),
+        (1e20, pa.float64(), "1e+20"),
+        (0.5, pa.float32(), "0\\.5"),
+        (decimal.Decimal("1.50"), pa.decimal128(10, 2), "1\\.50"),
+        (True, pa.bool_(), "true"),
+        (dt.date(2024, 1, 1), pa.date32(), "2024-01-01"),
+        (
+            dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
+            pa.timestamp("us", "UTC"),
+            "2024-01-01T00\\:00\\:00\\.000000Z",
+        ),
+    ],
+)
+def test_keys_of_maps_of_all_types_are_found_by_words_and_by_patterns(
+    tmp_path: Path, key: Any, arrow: pa.DataType, text: str
+) -> None:
+    maps = pa.array([[(key, "red")], [(key, "blue")], None], pa.map_(arrow, pa.string()))
+    table = indextables.write(tmp_path / "t", pa.table({"id": range(3), "m": maps}))
+    for query in (f"m.{text}:red", f"m.{text}:r*"):
+        assert table.search(query, columns=["id"])["id"].to_pylist() == [0]

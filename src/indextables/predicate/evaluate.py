@@ -44,7 +44,9 @@ from indextables.predicate.tree import (
     constant_unless_null,
 )
 from indextables.records import dataclass
+from indextables.schema.conversion import convert_leaves
 from indextables.schema.type_info import (
+    NESTED,
     TypeKind,
     is_int64_ordered,
     kind_of,
@@ -63,6 +65,8 @@ _SMALL_SPAN, _SPAN_PER_NUMBER = 1 << 20, 64
 _PLACES_PER_NUMBER, _MOST_HASH_BITS = 4, 22
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
+_SIGN = np.int64(_LEAST)
+_NAN_ORDER = np.int64(_GREATEST)
 _COMPARE = {Op.EQ: pc.equal, Op.LT: pc.less, Op.LE: pc.less_equal, Op.GT: pc.greater, Op.GE: pc.greater_equal}
 # Longer lists of numbers are hashed once: Arrow would hash them for every batch.
 _FEW_VALUES = 64
@@ -174,6 +178,32 @@ def comparable_numbers(values: pa.Array) -> pa.Array:
     numbers = floats.to_numpy(zero_copy_only=False) + 0.0
     numbers[np.isnan(numbers)] = np.nan
     return pa.array(numbers.view(np.int64), mask=missing)
+
+
+def float_order(values: pa.Array) -> pa.Array:
+    """Integers in the order of the floats: one zero, and one NaN, which is the greatest."""
+    floats = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    bits = floats.view(np.int64)
+    order = np.where(bits >= 0, bits, _SIGN - bits)
+    order[np.isnan(floats)] = _NAN_ORDER
+    return pa.array(order, mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+def float_of_order(order: pa.Array, arrow: pa.DataType) -> pa.Array:
+    """The floats of order-preserving integers."""
+    bits = order.fill_null(0).to_numpy(zero_copy_only=False)
+    floats = np.where(bits >= 0, bits, _SIGN - bits).view(np.float64).copy()
+    floats[bits == _NAN_ORDER] = np.nan
+    return pa.array(floats, mask=order.is_null().to_numpy(zero_copy_only=False)).cast(arrow)
+
+
+def same_values(values: pa.Array) -> pa.Array:
+    """The values, normalised so that values equal in SQL have equal bits: one zero, one NaN."""
+    if kind_of(values.type) in NESTED:
+        return convert_leaves(values, same_values)
+    if kind_of(values.type) is not TypeKind.FLOAT:
+        return values
+    return float_of_order(float_order(values), values.type)
 
 
 def range_of(predicate: Predicate) -> tuple[Column, pa.DataType, int, int] | None:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from indextables.errors import PredicateError
 from indextables.log.pruning import evaluate_metrics
 from indextables.predicate import Always, Predicate
+from indextables.predicate.evaluate import float_of_order, float_order, same_values, to_int64
 from indextables.read.spec import (
     Aggregate,
     AggregateSpec,
@@ -31,6 +32,7 @@ from indextables.read.spec import (
 from indextables.read.split_reader import SplitReader, split_errors
 from indextables.read.table_context import TableContext, are_parquet, partition_columns
 from indextables.records import dataclass
+from indextables.schema.conversion import convert_leaves
 from indextables.schema.type_info import (
     EXACT,
     NESTED,
@@ -39,6 +41,7 @@ from indextables.schema.type_info import (
     from_unscaled,
     has_digits,
     info_of,
+    is_int64_ordered,
     kind_of,
     round_half_up,
 )
@@ -56,8 +59,6 @@ from indextables.split.query.row_sets import TRUE, RowSet
 _WHOLE = pa.decimal128(38, 0)
 # Sums of decimals of this many digits have at most 38 digits, whatever the number of rows.
 _NARROW_DIGITS = 28
-_SIGN = np.int64(-(1 << 63))
-_NAN_ORDER = np.int64((1 << 63) - 1)
 # Fewer rows are grouped faster in one thread.
 _MANY_ROWS = 1 << 16
 _LONG = (-(1 << 63), (1 << 63) - 1)
@@ -69,30 +70,6 @@ class Partial:
 
     groups: pa.Table
     distinct: dict[int, pa.Table] = field(default_factory=dict)
-
-
-def float_order(values: pa.Array) -> pa.Array:
-    """Integers in the order of the floats: one zero, and one NaN, which is the greatest."""
-    floats = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
-    bits = floats.view(np.int64)
-    order = np.where(bits >= 0, bits, _SIGN - bits)
-    order[np.isnan(floats)] = _NAN_ORDER
-    return pa.array(order, mask=values.is_null().to_numpy(zero_copy_only=False))
-
-
-def float_of_order(order: pa.Array, arrow: pa.DataType) -> pa.Array:
-    """The floats of order-preserving integers."""
-    bits = order.fill_null(0).to_numpy(zero_copy_only=False)
-    floats = np.where(bits >= 0, bits, _SIGN - bits).view(np.float64).copy()
-    floats[bits == _NAN_ORDER] = np.nan
-    return pa.array(floats, mask=order.is_null().to_numpy(zero_copy_only=False)).cast(arrow)
-
-
-def same_values(values: pa.Array) -> pa.Array:
-    """The values, normalised so that values equal in SQL have equal bits: one zero, one NaN."""
-    if kind_of(values.type) is not TypeKind.FLOAT:
-        return values
-    return float_of_order(float_order(values), values.type)
 
 
 def from_rows(
@@ -218,11 +195,19 @@ def _flat_keys(keys: pa.Table) -> pa.Table:
         column = keys[name]
         kind = kind_of(column.type)
         if kind in NESTED:
-            column = pa.array([None if v is None else repr(v) for v in column.to_pylist()], pa.string())
+            values = convert_leaves(column.combine_chunks(), _without_times).to_pylist()
+            column = pa.array([None if value is None else repr(value) for value in values], pa.string())
         elif kind is TypeKind.NULL:
             column = pa.array(np.zeros(len(column), np.int8))
         columns[name] = column
     return pa.table(columns)
+
+
+def _without_times(values: pa.Array) -> pa.Array:
+    """Times as whole numbers: Python has no objects for all of them."""
+    if kind_of(values.type) is TypeKind.INTERVAL:
+        return values.view(pa.int64())
+    return to_int64(values) if is_int64_ordered(values.type) else values
 
 
 def result_table(parts: Sequence[Partial], spec: AggregateSpec) -> pa.Table:

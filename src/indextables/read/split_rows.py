@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from indextables.options import reading
 from indextables.predicate import And, Search, conjunction
-from indextables.read.aggregation import float_order, group_values
+from indextables.predicate.evaluate import float_order
+from indextables.read.aggregation import group_values
 from indextables.read.parallel import open_readers
 from indextables.read.search import RankedSearch, best_rows
 from indextables.read.spec import FILE_METADATA_TYPE, FRAGMENT_LENGTH, SCORE, Highlight, ScanSpec, SortKey

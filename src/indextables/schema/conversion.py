@@ -4,7 +4,7 @@ A conversion preserves every value, or raises an error with the name of the colu
 truncated or wrapped.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, assert_never
 
 import numpy as np
@@ -437,6 +437,31 @@ def map_of(offsets: Offsets, keys: pa.Array, items: pa.Array, mask: pa.Array | N
     return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items, mask=mask)
 
 
+def convert_leaves(array: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """The array with the values within structs, lists and maps converted; of other arrays its own values."""
+    match kind_of(array.type):
+        case TypeKind.STRUCT if array.type.num_fields:
+            children = [
+                convert_leaves(pc.struct_field(array, [i]), convert) for i in range(array.type.num_fields)
+            ]
+            fields = [
+                pa.field(field.name, child.type) for field, child in zip(array.type, children, strict=True)
+            ]
+            return pa.StructArray.from_arrays(children, fields=fields, mask=null_mask(array))
+        case TypeKind.LIST:
+            if storage_kind_of(array.type) is not TypeKind.LIST:
+                array = array.cast(pa.list_(array.type.value_type))
+            offsets, values = list_parts(array)
+            inner = convert_leaves(values, convert)
+            return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), inner, mask=null_mask(array))
+        case TypeKind.MAP:
+            offsets, keys, items = map_parts(array)
+            keys, items = convert_leaves(keys, convert), convert_leaves(items, convert)
+            return map_of(offsets, keys, items, null_mask(array))
+        case _:
+            return convert(array)
+
+
 def null_mask(array: pa.Array) -> pa.Array | None:
     """Which rows are null; None if there are none."""
     return array.is_null() if array.null_count else None
@@ -505,5 +530,6 @@ def _plain(array: pa.Array) -> pa.Array:
     if array.null_count and len(array):
         lengths = np.diff(array.offsets.to_numpy())
         if lengths[array.is_null().to_numpy(zero_copy_only=False)].any():
-            return pa.array(array.to_pylist(), array.type)
+            # `take` copies no children below a null; Python has no objects for all times.
+            return array.take(pa.array(np.arange(len(array))))
     return array

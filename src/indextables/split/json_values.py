@@ -1,6 +1,5 @@
 """The values of JSON documents as the index holds them: documents of any depth, numbers, instants, texts."""
 
-import datetime as dt
 import decimal
 import json
 import math
@@ -40,7 +39,6 @@ _INSTANT = re.compile(
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
 _DAY = 86_400
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 # The index holds instants as nanoseconds in 64 bits; others are texts there.
 _LAST_SECOND = (1 << 63) // 1_000_000_000
 
@@ -186,9 +184,7 @@ def values_at(document: Any, path: tuple[str, ...], *, deep: bool) -> Iterator[A
 
 
 def _key(key: Any) -> str:  # noqa: ANN401 - keys of maps have any type
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return key.isoformat() if isinstance(key, dt.date) else str(key)
+    return str(key).lower() if isinstance(key, bool) else str(key)
 
 
 # --- numbers ------------------------------------------------------------------------------------------
@@ -249,14 +245,11 @@ def has_form_of_instant(text: str) -> bool:
 
 
 def instant_of(value: Any) -> Instant | None:  # noqa: ANN401 - JSON
-    """The instant of a timestamp, or of a text in RFC 3339; None for other values.
+    """The instant of a text in RFC 3339; None for other values.
 
     >>> instant_of("2024-01-01T01:00:00.50+01:00") == instant_of("2024-01-01 00:00:00.5Z")
     True
     """
-    if isinstance(value, dt.datetime):
-        since = value.replace(tzinfo=value.tzinfo or dt.UTC) - _EPOCH
-        return since.days * _DAY + since.seconds, f"{since.microseconds:06d}".rstrip("0")
     match = _INSTANT.fullmatch(value) if isinstance(value, str) else None
     return None if match is None else _instant(match)
 
@@ -285,6 +278,4 @@ def text_of(value: Any) -> str | None:  # noqa: ANN401 - JSON
     if isinstance(value, str):
         instant = instant_of(value)
         return value if instant is None or not -_LAST_SECOND <= instant[0] <= _LAST_SECOND else None
-    if isinstance(value, (dt.date, dt.time)) and not isinstance(value, dt.datetime):
-        return value.isoformat()
     return None

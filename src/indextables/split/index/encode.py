@@ -127,7 +127,7 @@ def json_text(values: pa.Array) -> tuple[pa.Array, Mask]:
         case TypeKind.INTEGER | TypeKind.BOOLEAN | TypeKind.DECIMAL:
             return values.cast(pa.string()), complete
         case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ:
-            return _timestamp_text(values), complete
+            return quote_json(timestamp_text(values)), complete
         case TypeKind.NULL | TypeKind.BINARY | TypeKind.INTERVAL | TypeKind.OTHER:
             return pa.nulls(len(values), pa.string()), values.is_valid().to_numpy(zero_copy_only=False)
         case kind:
@@ -141,10 +141,10 @@ def _null_like(text: pa.Array, values: pa.Array) -> pa.Array:
     )
 
 
-def _timestamp_text(values: pa.Array) -> pa.Array:
+def timestamp_text(values: pa.Array) -> pa.Array:
     """RFC 3339 in UTC, which Tantivy indexes as a date; years beyond 9999 stay texts."""
     text = values.cast(pa.timestamp("us")).cast(pa.string())
-    return quote_json(pc.binary_join_element_wise(pc.replace_substring(text, " ", "T"), "Z", ""))
+    return pc.binary_join_element_wise(pc.replace_substring(text, " ", "T"), "Z", "")
 
 
 def _struct_text(values: pa.Array) -> tuple[pa.Array, Mask]:

@@ -130,6 +130,9 @@ def _distinct(values: Sequence[Value | None]) -> pa.Array | None:
 
 def as_json_term(value: pa.Scalar, inner: pa.DataType) -> str | None:
     """A literal as a term of values of a type in a JSON field; None if there is no such term."""
+    # Python has no objects for all dates and times.
+    if kind_of(value.type) not in (TypeKind.BOOLEAN, TypeKind.INTEGER, TypeKind.STRING):
+        return None
     python_value = value.as_py()
     if isinstance(python_value, bool):
         return "true" if python_value else "false"

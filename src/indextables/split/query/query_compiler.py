@@ -30,7 +30,7 @@ from indextables.predicate.tree import (
     Term,
     Wildcard,
 )
-from indextables.schema.type_info import TypeKind, kind_of
+from indextables.schema.type_info import TypeKind, child_fields, kind_of
 from indextables.split.index.tokenizers import tokenize
 from indextables.split.json_values import has_form_of_instant, json_number, parsed_as
 from indextables.split.mapping import Field, Kind
@@ -98,7 +98,11 @@ def _name(field: Field, path: tuple[str, ...], view: IndexView) -> str | None:
 
     Tantivy has no empty keys, ends paths by the character 0 and keys by the character 1, and matches the
     longest field name that a path begins with. Rows with these characters in keys are in `_partial`.
+    Keys that are floats are in the index with other digits than they are written with.
     """
+    column = view.column(field.column)
+    if column is not None and _has_float_keys(column.type):
+        return None
     if not all(path) or any("\0" in key or "\1" in key for key in path) or "\\" in field.name:
         return None
     if any(other.name.startswith(f"{field.name}.") for other in view.mapping.fields):
@@ -137,18 +141,17 @@ def _has_any_digits(view: IndexView, field: Field) -> bool:
 
 
 @lru_cache(maxsize=256)
+def _has_float_keys(arrow: pa.DataType) -> bool:
+    if kind_of(arrow) is TypeKind.MAP and kind_of(arrow.key_type) is TypeKind.FLOAT:
+        return True
+    return any(_has_float_keys(field.type) for field in child_fields(arrow))
+
+
+@lru_cache(maxsize=256)
 def _has_decimals(arrow: pa.DataType) -> bool:
-    match kind_of(arrow):
-        case TypeKind.DECIMAL:
-            return True
-        case TypeKind.STRUCT:
-            return any(_has_decimals(field.type) for field in arrow)
-        case TypeKind.MAP:
-            return _has_decimals(arrow.item_type)
-        case TypeKind.LIST:
-            return _has_decimals(arrow.value_type)
-        case _:
-            return False
+    return kind_of(arrow) is TypeKind.DECIMAL or any(
+        _has_decimals(field.type) for field in child_fields(arrow)
+    )
 
 
 def compile_query(bound: BoundQuery, view: IndexView) -> IndexAnswer:

@@ -41,7 +41,9 @@ from indextables.predicate.tree import (
     Wildcard,
 )
 from indextables.records import dataclass
+from indextables.schema.conversion import convert_leaves
 from indextables.schema.type_info import NESTED, TypeKind, kind_of
+from indextables.split.index.encode import timestamp_text
 from indextables.split.index.tokenizers import (
     Token,
     lower_case,
@@ -431,7 +433,8 @@ def match_json(leaf: QueryLeaf, values: pa.Array, field: Field, paths: list[tupl
 
 def _documents(values: pa.Array, field: Field) -> Iterator[Any]:
     text = kind_of(values.type) is TypeKind.STRING
-    for value in values.to_pylist(maps_as_pydicts="lossy"):
+    plain = values if text else convert_leaves(values, _texts_of_times)
+    for value in plain.to_pylist(maps_as_pydicts="lossy"):
         document = _document(value) if text else value
         if document is None:
             yield {}
@@ -439,6 +442,19 @@ def _documents(values: pa.Array, field: Field) -> Iterator[Any]:
             yield {field.root: document}
         else:
             yield document
+
+
+def _texts_of_times(values: pa.Array) -> pa.Array:
+    """Dates and times as the texts that the index has of them: Python has no objects for all of them."""
+    match kind_of(values.type):
+        case TypeKind.DATE | TypeKind.TIME:
+            return values.cast(pa.string())
+        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ:
+            return timestamp_text(values)
+        case TypeKind.INTERVAL:  # has no text
+            return values.cast(pa.duration("us")).view(pa.int64()).cast(pa.string()).cast(pa.binary())
+        case _:
+            return values
 
 
 def _document(text: str | None) -> Any:  # noqa: ANN401 - JSON
