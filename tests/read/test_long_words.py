@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import indextables
+from indextables.errors import QuerySyntaxError
 from indextables.options.writing import find_tokenizer
 from indextables.predicate import patterns
 from indextables.predicate.tree import Wild
@@ -103,3 +104,40 @@ def test_edits_and_patterns_of_long_words_are_those_of_short_ones(seed: int) -> 
             for part in parts
         )
         assert patterns.matches(one, parts) == (re.fullmatch(expression, one) is not None), (one, parts)
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        (r"\w", ["é", "b"]),
+        (r"\d+", ["١٢"]),
+        (r"[^\d]", ["é", "b"]),
+        (r"[\d_]{1,2}", ["١٢"]),
+        (r"\u00e9|\U00000062", ["é", "b"]),
+        (r"[\u{e9}]", ["é"]),
+        (r"[[:alpha:]]", ["b"]),
+        (r"\PL+", ["١٢"]),
+        (r"\S\W?", ["é", "b"]),
+    ],
+)
+def test_regular_expressions_mean_the_same_beside_a_long_word(
+    tmp_path: Path, expression: str, wanted: list[str]
+) -> None:
+    words = ["é", "١٢", "b"]
+    texts = [*words, *(f"{word} {'x' * 70_000}" for word in words)]
+    table = indextables.write(
+        tmp_path / "t",
+        [{"id": i, "t": text} for i, text in enumerate(texts)],
+        options={"indexing.typemap.t": "text"},
+    )
+    found = table.search(f"/{expression}/", field="t", columns=["id"], limit=None)["id"].to_pylist()
+    assert sorted(found) == [i for i in range(6) if words[i % 3] in wanted]
+
+
+@pytest.mark.parametrize("expression", [r"[\w&&[^b]]", r"[a-z--b]", r"[a[b]]", r"[^\W\d]"])
+def test_classes_that_cannot_be_combined_on_rows_are_refused(tmp_path: Path, expression: str) -> None:
+    table = indextables.write(
+        tmp_path / "t", [{"t": "a " + "x" * 70_000}], options={"indexing.typemap.t": "text"}
+    )
+    with pytest.raises(QuerySyntaxError, match="combines classes of characters"):
+        table.search(f"/{expression}/", field="t")

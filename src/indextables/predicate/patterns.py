@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import PredicateError
+from indextables.errors import PredicateError, QuerySyntaxError
 from indextables.predicate.tree import (
     Compare,
     Like,
@@ -31,6 +31,19 @@ ANY = "(?s:.)*"
 ONE = "(?s:.)"
 # Longer bounds make an automaton that costs more than it saves.
 MAX_BOUND = 48
+# Classes of characters in the syntax of Rust, where they have all scripts, as the inside of a class of RE2.
+_CLASSES = {
+    "d": r"\p{Nd}",
+    "s": r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}",
+    "w": r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}"
+    r"\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}",
+}
+# A piece of an expression: an escape, a class of POSIX, an operator of classes, or any other character.
+_PIECE = re.compile(
+    r"\\(?P<code>[uUx]\{[0-9a-fA-F]+\}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})|\\(?P<class>[dDsSwW])"
+    r"|\\[pP]\{[^}]*\}|\\.|\[:\^?[a-z]+:\]|(?P<operator>&&|--|~~)|.",
+    re.DOTALL,
+)
 _LAST = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
@@ -147,6 +160,45 @@ def _lower(texts: Any) -> Any:  # noqa: ANN401
 
 
 # --- expressions over terms -----------------------------------------------------------------------------
+
+
+def to_re2(expression: str) -> str:
+    r"""An expression of a query, which has the syntax of Rust, in that of RE2, for rows.
+
+    Raises:
+        QuerySyntaxError: It combines classes, which RE2 cannot.
+
+    >>> to_re2(r"\d+[\d_]\u00e9")
+    '[\\p{Nd}]+[\\p{Nd}_]\\x{00e9}'
+    """
+    out: list[str] = []
+    inside = False  # of a class in brackets
+    at = first = 0
+    while match := _PIECE.match(expression, at):
+        piece, start, at = match[0], at, match.end()
+        if name := match["class"]:
+            characters = _CLASSES[name.lower()]
+            if inside and name.isupper():
+                raise _combined_classes_error(expression)
+            piece = characters if inside else f"[{'^' if name.isupper() else ''}{characters}]"
+        elif code := match["code"]:
+            piece = f"\\x{{{code[1:].strip('{}')}}}"
+        elif inside and (piece == "[" or match["operator"]):
+            raise _combined_classes_error(expression)
+        elif not inside and piece[0] == "[":
+            inside, piece, at = True, "[", start + 1
+            first = at + expression.startswith("^", at)
+        elif inside and piece == "]" and start > first:
+            inside = False
+        out.append(piece)
+    return "".join(out)
+
+
+def _combined_classes_error(expression: str) -> QuerySyntaxError:
+    return QuerySyntaxError(
+        f"the regular expression /{expression}/ combines classes of characters, and there are rows that the "
+        "index does not have completely, for which that is not supported; list the characters in one class"
+    )
 
 
 def literal(text: str) -> str:

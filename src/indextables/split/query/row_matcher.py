@@ -121,7 +121,7 @@ def match_text(leaf: QueryLeaf, texts: TokenTable, field: Field) -> Mask:
             pieces = [p if isinstance(p, Wild) else finder.fold_case(p) for p in parts]
             return texts.having(finder.matching_pattern(pieces))
         case Regex(pattern=pattern):
-            return texts.having(finder.matching(pattern))
+            return texts.having(finder.matching(patterns.to_re2(pattern)))
         case Fuzzy(text=text, distance=distance):
             return finder.fuzzy(text, distance)
         case Range(lower=lower, upper=upper):
