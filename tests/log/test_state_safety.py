@@ -18,6 +18,7 @@ from indextables.log.checkpoint import checkpoint
 from indextables.log.environment import Environment
 from indextables.log.format import checkpoint_files
 from indextables.log.format.names import version_file
+from indextables.log.history import CommitOutcome
 from indextables.log.snapshot_cache import invalidate
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
@@ -381,6 +382,60 @@ def test_a_state_of_another_table_is_not_read(
     assert fresh(path) == ["last.split", *both]
     assert a_log(str(path)).checkpoint().version == 3
     assert paths_of(a_log(str(path)).snapshot(version=2)) == both
+
+
+@pytest.mark.parametrize("kind", ["avro", "json"])
+def test_a_base_of_another_table_does_not_answer_whether_a_commit_is_in_the_table(
+    tmp_path: Path, kind: str
+) -> None:
+    """Whoever writes again after a wrong answer doubles rows."""
+    options, path = {"state.format": kind}, tmp_path / "t"
+    old = a_table(str(tmp_path / "old"), options)
+    lost = [append(old, f"{n}.split").token for n in range(1, 4)]
+    assert old.checkpoint().version == 3
+    log = a_table(str(path))
+    tokens = [append(log, f"other-{n}.split").token for n in range(1, 6)]
+    for file in (tmp_path / "old/_transaction_log").rglob("*"):
+        if "state-v" in str(file) or ".checkpoint" in file.name:
+            place = path / file.relative_to(tmp_path / "old")
+            place.mkdir() if file.is_dir() else shutil.copy(file, place)
+    for version, token in enumerate(tokens, start=1):
+        assert token is not None
+        assert log.commit_outcome(token, version=version) == CommitOutcome(committed=True, version=version)
+    assert lost[1] is not None
+    assert log.commit_outcome(lost[1], version=2).committed is not True
+
+
+@pytest.mark.parametrize("manifests", [True, False])
+@pytest.mark.parametrize("kind", ["avro", "json"])
+def test_a_table_with_fewer_versions_than_a_state_of_another_table_is_read_and_written(
+    tmp_path: Path, kind: str, manifests: bool
+) -> None:
+    """Its writer died before it could delete it, after the table was created again."""
+    options, path = {"state.format": kind}, tmp_path / "t"
+    old = a_table(str(tmp_path / "old"), options)
+    append(old, "a.split")
+    append(old, "b.split")
+    append(old, "c.split")
+    assert old.checkpoint().version == 3
+    append(a_table(str(path)), "other.split")
+    before = a_log(str(path)).snapshot()
+    for file in (tmp_path / "old/_transaction_log").rglob("*"):
+        if "state-v" in str(file) or ".checkpoint" in file.name or ("manifests" in str(file) and manifests):
+            place = path / file.relative_to(tmp_path / "old")
+            place.mkdir(exist_ok=True) if file.is_dir() else shutil.copy(file, place)
+    assert a_log(str(path)).snapshot().key == before.key
+    assert fresh(path) == ["other.split"]
+    assert a_log(str(path)).referenced_splits().to_pylist() == ["other.split"]
+    assert append(a_log(str(path)), "2.split").version == 2
+    assert fresh(path) == ["2.split", "other.split"]
+    assert [append(a_log(str(path)), f"{n}.split").version for n in (3, 4)] == [3, 4]
+    whole = ["2.split", "3.split", "4.split", "other.split"]
+    assert fresh(path) == whole
+    log = a_log(str(path), options)
+    log.checkpoint()
+    log.truncate()
+    assert fresh(path) == whole
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -68,6 +68,7 @@ from indextables.log.segment import (
     listing_from,
     segments_at,
     stamp_of,
+    token_in,
     versions_after,
 )
 from indextables.log.snapshot import Snapshot
@@ -337,7 +338,7 @@ class _Commit:
         """Decide by the tokens in states and in the next version; None without these files."""
         newer = [b for b in bases(listing) if b.version >= version and not self._is_of_another_table(b)]
         for state in newer:
-            token = _token_in(self.loader.lineage_of(state), state.version, version)
+            token = token_in(self.loader.lineage_of(state), state.version, version)
             if token is not None:
                 return self._by_token(version, token)
         if newer:
@@ -346,8 +347,8 @@ class _Commit:
         return None if token is None else self._by_token(version, token)
 
     def _is_of_another_table(self, base: Base) -> bool:
-        """Whether a state is certainly one of a table that was deleted; readers do not use it."""
-        return base.is_state and self.loader.is_of_this_table(base, self.loader.state(base)) is False
+        """Whether a base is certainly one of a table that was deleted; readers do not use it."""
+        return self.loader.is_of_this_table(base) is False
 
     def _by_token(self, version: int, token: str) -> _Confirmation:
         return self._mark_committed() if token == self.token else self._delete_version_file(version)
@@ -422,12 +423,6 @@ class _Commit:
         """The error if the outcome of the commit is unknown."""
         assert self.pending is not None
         return CommitUnknownError(self.url, self.pending, cause or self.cause, token=self.token)
-
-
-def _token_in(lineage: Sequence[str | None], newest: int, version: int) -> str | None:
-    """The token of a version in a lineage that ends at `newest`; None if the lineage is too short."""
-    steps = newest - version
-    return lineage[-1 - steps] if 0 <= steps < len(lineage) else None
 
 
 def _has_token(actions: Sequence[Action], token: str) -> bool:

@@ -257,6 +257,8 @@ def commit_outcome(loader: Loader, listing: Listing, token: str, version: int | 
     occupied = False
     newest = -1
     for base in bases(listing):
+        if loader.is_of_this_table(base) is False:
+            continue  # a killed process left it in a table that was created again
         newest = max(newest, base.version)
         for steps, commit_token in enumerate(reversed(loader.lineage_of(base))):
             if commit_token == token:

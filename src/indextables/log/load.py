@@ -237,9 +237,17 @@ class Loader:
             raise self._of_another_table(version, checkpoint_file(version))
         return actions
 
-    def is_of_this_table(self, base: Base, state: StateManifest) -> bool | None:
-        """Whether a state belongs to the table of the version files; None if that is unknown."""
-        header = self.header(base, state)
+    def is_of_this_table(self, base: Base, state: StateManifest | None = None) -> bool | None:
+        """Whether a base belongs to the table of the version files; None if that is unknown.
+
+        `state` is the state, if it has been read.
+        """
+        if not base.is_state:
+            infos = (a for a in read_checkpoint(self.log, base.version) if isinstance(a, CommitInfo))
+            info = next(infos, None)
+            own = self.commit_of(base.version) if info is not None else None
+            return info is None or self._is_of_this_table(base.version, info.token, info.lineage, own)
+        header = self.header(base, state or self.state(base))
         token = header.own_token if header else None
         if header is None or token is None:
             return True

@@ -10,22 +10,26 @@ its stamp, so that cached content is never used for another file of the same nam
 created again at the same place.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice, takewhile
 from typing import TypeAlias
 
+from indextables.cache import Cache
 from indextables.errors import (
     CorruptLogError,
+    LogError,
     ObjectMissingError,
     TableNotFoundError,
     VersionNotFoundError,
 )
-from indextables.log.format.checkpoint_files import Pointer, read_pointer
+from indextables.log.format.actions import Action, CommitInfo
+from indextables.log.format.checkpoint_files import Pointer, read_checkpoint, read_pointer
 from indextables.log.format.names import MANIFEST_FOLDER, Listing, state_folder, version_file
-from indextables.log.format.state_manifest import decode_state
+from indextables.log.format.state_manifest import decode_header, decode_state
+from indextables.log.format.version_file import decode as decode_version
 from indextables.records import dataclass
-from indextables.store import ObjectInfo, Store
+from indextables.store import CacheScope, ObjectInfo, Store
 
 # How many files are listed while the pointer is being read: one page of an object store.
 _MAX_FIRST_FILES = 1000
@@ -159,6 +163,10 @@ def listing_from(log: Store, version: int, files: Iterable[ObjectInfo] | None = 
     Manifests and earlier states lie between them in the order of names, so a log with many of them is listed
     in parts. `files` are all files of the folder, if they have been listed.
     """
+    return _without_strays(log, _list_from(log, version, files))
+
+
+def _list_from(log: Store, version: int, files: Iterable[ObjectInfo] | None) -> Listing:
     if version == 0:
         return Listing.of(log.list() if files is None else files)
     after = version_file(version - 1)
@@ -220,7 +228,73 @@ def full_listing(log: Store, files: Iterable[ObjectInfo] | None = None) -> Listi
         else:
             if state.num_files:
                 listing.misfiled = listing.states.pop(0)
+    return _without_strays(log, listing)
+
+
+# The lineages of states and JSON checkpoints after the last version file; there are few.
+_lineages: Cache[tuple[CacheScope, Base], tuple[str | None, ...]] = Cache(
+    256, weigh=lambda lineage: sum(len(token or "") + 1 for token in lineage)
+)
+_MAX_LINEAGE_BYTES = 1 << 20
+
+
+def _without_strays(log: Store, listing: Listing) -> Listing:
+    """The listing without states and checkpoints that a killed process left in a table with fewer versions.
+
+    The file of a version stays while the version is the newest. So what comes after the last file was left by
+    another engine, or in a table that was created again: then its lineage has another token for that file.
+    """
+    last = max(listing.versions, default=None)
+    if last is None or listing.latest == last:
+        return listing
+    own: str | None = None
+    for base in (base for base in bases(listing) if base.version > last):
+        expected = token_in(_lineage(log, base), base.version, last)
+        if expected is None:
+            continue
+        own = own or _token_of(log, last)
+        if own not in (None, expected):
+            (listing.states if base.is_state else listing.checkpoints).pop(base.version)
     return listing
+
+
+def _lineage(log: Store, base: Base) -> tuple[str | None, ...]:
+    """The tokens of the last versions up to a base; empty if they are unknown."""
+    key = log.cache_scope, base
+    if (cached := _lineages.get(key)) is not None:
+        return cached
+    url = f"{log.url}/{base.path}"
+    try:
+        if base.is_state:
+            header = decode_header(decode_state(log.get(base.path), url).extra, url)
+            lineage = tuple(header.commits) if header else ()
+        else:
+            info = _commit_in(read_checkpoint(log, base.version))
+            lineage = tuple(info.lineage) if info else ()
+    except (LogError, ObjectMissingError):
+        return ()
+    _lineages.put(key, lineage, max_weight=_MAX_LINEAGE_BYTES)
+    return lineage
+
+
+def _token_of(log: Store, version: int) -> str | None:
+    """The token in the file of a version; None if it is unknown."""
+    path = version_file(version)
+    try:
+        info = _commit_in(decode_version(log.get(path), f"{log.url}/{path}"))
+    except (LogError, ObjectMissingError):
+        return None
+    return info.token or None if info else None
+
+
+def _commit_in(actions: Iterable[Action]) -> CommitInfo | None:
+    return next((action for action in actions if isinstance(action, CommitInfo)), None)
+
+
+def token_in(lineage: Sequence[str | None], newest: int, version: int) -> str | None:
+    """The token of a version in a lineage that ends at `newest`; None if the lineage is too short."""
+    steps = newest - version
+    return lineage[-1 - steps] if 0 <= steps < len(lineage) else None
 
 
 def segment_at(log: Store, listing: Listing, version: int | None) -> LogSegment:
