@@ -838,3 +838,54 @@ def test_a_version_that_no_reader_would_accept_is_not_written(
     append(log, "c.split")
     invalidate()
     assert paths_of(a_log(store).snapshot()) == ["a.split", "c.split"]
+
+
+@pytest.mark.parametrize(
+    ("draft", "says"),
+    [
+        (
+            Draft(operation="WRITE", txns=(Txn(app_id="a", version=2**63),)),
+            "Expected `int` <= 9223372036854775807",
+        ),
+        (
+            Draft(operation="WRITE", txns=(Txn(app_id="a", version=2**70),)),
+            "txn.version|out of range|too large",
+        ),
+        (Draft(operation="WRITE", user_metadata="\ud800"), "surrogates not allowed"),
+        (Draft(operation="WRITE", parameters={"where": "\udcff"}), "surrogates not allowed"),
+    ],
+)
+def test_a_version_with_a_value_that_readers_refuse_is_not_written(
+    store: WatchedStore, draft: Draft, says: str
+) -> None:
+    log = a_table(store)
+    base = append(log, "a.split")
+    with pytest.raises(LogError, match=says) as caught:
+        log.commit(draft, base)
+    assert caught.value.not_committed
+    invalidate()
+    assert a_log(store).snapshot().version == base.version
+
+
+def test_a_commit_after_the_last_time_that_readers_accept_is_refused(store: WatchedStore) -> None:
+    """Its time would be later than that of the version before, which another engine set."""
+    log = a_table(store)
+    append(log, "a.split")
+    last = CommitInfo(timestamp=253_402_300_799_999, operation="WRITE", token="")
+    store.create(f"_transaction_log/{2:020d}.json", version_files.encode([last]))
+    with pytest.raises(LogError, match=r"readers would refuse it .* at `.*timestamp`"):
+        append(log, "b.split")
+    invalidate()
+    assert paths_of(a_log(store).snapshot()) == ["a.split"]
+
+
+def test_a_commit_after_the_last_version_that_has_a_name_is_refused(store: WatchedStore) -> None:
+    """Readers would not see its file."""
+    log = a_table(store)
+    text = msgspec.json.encode({"metaData": log.snapshot().metadata}).decode()
+    last = 10**18 - 1
+    state = {"formatVersion": 1, "stateVersion": last, "numFiles": 0, "manifests": [], "metadata": text}
+    store.put(f"_transaction_log/state-v{last:020d}/_manifest.json", msgspec.json.encode(state))
+    with pytest.raises(LogError, match=f"has version {last}, and no table has more versions") as caught:
+        append(a_log(store), "a.split")
+    assert caught.value.not_committed

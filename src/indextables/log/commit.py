@@ -30,6 +30,7 @@ from indextables.errors import (
     CommitUnknownError,
     CorruptLogError,
     IndexTablesError,
+    LogError,
     NotDurableError,
     ObjectMissingError,
     OutcomeUnknownError,
@@ -57,7 +58,7 @@ from indextables.log.format.actions import (
     schema_hash,
     upgrade_for,
 )
-from indextables.log.format.names import Listing
+from indextables.log.format.names import MAX_VERSION, Listing
 from indextables.log.format.names import version_file as version_path
 from indextables.log.load import Loader, check_lineage
 from indextables.log.segment import (
@@ -221,6 +222,10 @@ class _Commit:
 
     def create(self, version: int, actions: list[Action]) -> bool:
         """Whether the version's file is this writer's. If that is unknown, the version is pending."""
+        if version > MAX_VERSION:
+            raise LogError(
+                f"the table at {self.url} has version {version - 1}, and no table has more versions"
+            )
         data = version_file.encode(actions, compress=self.loader.options.get(opt.VERSION_COMPRESSION))
         before = self.pending
         self.pending = version

@@ -24,6 +24,7 @@ STATE_FILE = "_manifest.avro"
 STATE_FILE_JSON = "_manifest.json"
 
 # Twenty digits, of which the first two are 0, so that versions fit into 64 bits.
+MAX_VERSION = 10**18 - 1
 _VERSION = re.compile(r"(00[0-9]{18})\.json")
 _CHECKPOINT = re.compile(r"(00[0-9]{18})\.checkpoint\.json")
 _CHECKPOINT_PART = re.compile(r"(00[0-9]{18})\.checkpoint\.[^./]+\.[0-9]+\.json")

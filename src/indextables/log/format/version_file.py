@@ -33,9 +33,15 @@ def encode(actions: Iterable[Action], *, compress: bool = True) -> bytes:
     """The bytes of a version file that holds the actions, in their order.
 
     Raises:
-        LogError: no reader would accept the file, because it is too large.
+        LogError: no reader would accept the file: a value is out of range, or it is too large.
     """
-    lines = encode_lines(actions)
+    try:
+        lines = encode_lines(actions)
+        decode_lines(lines, "")
+    except CorruptLogError as error:
+        raise _refuse(error.problem) from None
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise _refuse(str(error)) from None
     data = pack(lines) if compress else _seal(lines)
     size, limit = (len(lines), unpacked_limit(len(data))) if compress else (len(data), MAX_UNPACKED)
     if size > limit:
@@ -46,6 +52,13 @@ def encode(actions: Iterable[Action], *, compress: bool = True) -> bytes:
             "(dataSkippingNumIndexedCols)"
         )
     return data
+
+
+def _refuse(problem: str) -> LogError:
+    return LogError(
+        f"a version was not written, because readers would refuse it ({problem}): a value of this operation, "
+        "or the one that it continues in the table, is out of range"
+    )
 
 
 def decode(data: bytes, url: str) -> list[Action]:
