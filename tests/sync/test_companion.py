@@ -20,6 +20,7 @@ from indextables.errors import (
     SourceNotFoundError,
 )
 from indextables.log.format.actions import COMPANION_SPLITS, Add
+from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import purge as purging
 from indextables.options import Options
 from indextables.split.mapping import Mapping
@@ -65,6 +66,10 @@ def records_of_message(index: Path) -> set[str]:
     """What the postings of the column `message` have, in all splits of the index."""
     mappings = open_log(open_store(index), Options(), engine="test").snapshot().registry.values()
     return {field.record for text in mappings for field in Mapping.from_json(text).fields_of("message")}
+
+
+def interrupt(*arguments: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_new_index_has_no_positions_unless_an_option_asks_for_them(source: Path, tmp_path: Path) -> None:
@@ -368,6 +373,23 @@ def test_of_two_first_builds_at_once_one_is_kept(
     assert (table.count(), table.files().num_rows) == (30, 3)
     # What the slower sync built is deleted again.
     assert len(list(index.rglob("*.split"))) == 3
+
+
+def test_an_index_whose_first_sync_was_killed_does_not_answer(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = tmp_path / "index"
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionLog, "commit", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            indextables.companion(source, at=index, options=TEXT)
+    for options in ({}, {"companion.freshness": "latest"}):
+        with pytest.raises(SourceError, match="has none of its rows yet: wait for that sync, or sync again"):
+            indextables.open(index, options=options)
+    assert indextables.companion(source, at=index, options=TEXT).status == "success"
+    assert indextables.open(index).count() == 30
+    with pytest.raises(SourceError, match="version 0 of the companion index"):
+        indextables.open(index, version=0)
 
 
 def test_of_two_syncs_at_once_each_version_is_a_version_of_the_source(

@@ -37,7 +37,8 @@ def read_snapshot(
 
     Raises:
         OptionError: an earlier version of the index is to be read with the newest version of the source.
-        SourceError: the source's columns changed since the last sync, or its newest version is unknown.
+        SourceError: the first sync has not ended; or the source's columns changed since the last sync, or its
+            newest version is unknown.
     """
     snapshot = log.snapshot(version=version, timestamp=timestamp)
     if log.options.get(FRESHNESS) == LATEST and (version is not None or timestamp is not None):
@@ -50,7 +51,7 @@ def read_snapshot(
 
 def newest_source(snapshot: Snapshot, store: Store, options: Options) -> Snapshot:
     """A snapshot of a companion index with the files of its source as they are now, if that is requested."""
-    if not is_companion(snapshot.protocol) or options.get(FRESHNESS) != LATEST:
+    if not is_companion(snapshot.protocol):
         return snapshot
     # Imported for companion indexes only, since most tables are not companion indexes.
     from indextables.source.companion import CompanionProperties, open_companion_source, source_files
@@ -59,6 +60,13 @@ def newest_source(snapshot: Snapshot, store: Store, options: Options) -> Snapsho
 
     properties = CompanionProperties.of(snapshot)
     assert properties is not None
+    if not properties.indexed:
+        raise SourceError(
+            f"version {snapshot.version} of the companion index at {snapshot.url} was created by the first "
+            f"sync with {properties.source} and has none of its rows yet: wait for that sync, or sync again"
+        )
+    if options.get(FRESHNESS) != LATEST:
+        return snapshot
     if properties.source.endswith(METADATA_FILES) and options.get(METADATA_FILE) is None:
         raise SourceError(
             f"the companion index at {snapshot.url} was built from the metadata file {properties.source}; "
