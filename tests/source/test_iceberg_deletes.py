@@ -1,8 +1,16 @@
 """Which delete files apply to a data file, and which rows equality deletes remove."""
 
 import pyarrow as pa
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform, VoidTransform
+from pyiceberg.types import DateType, LongType, NestedField, StructType, TimestampType
 
-from indextables.source.iceberg.deletes import DeleteFile, DeleteIndex, _matching
+from indextables.errors import UnsupportedSourceError
+from indextables.source.iceberg.deletes import DeleteFile, DeleteIndex, DeleteReader, _matching
+from indextables.source.iceberg.metadata import columns_by_id
+from indextables.source.iceberg.table import _bound, _is_partitioned
 
 DAY = (1, (19_780,))
 OTHER = (1, (19_781,))
@@ -46,3 +54,27 @@ def test_rows_are_equal_in_all_columns_and_null_equals_null() -> None:
     assert _matching(rows, keys).tolist() == [1, 3]
     assert _matching(rows[:1], keys[:1]).tolist() == [0, 1, 2, 3, 4]
     assert _matching(rows, [each.slice(0, 0) for each in keys]).tolist() == []
+
+
+def test_an_equality_delete_on_a_field_of_a_struct_is_refused() -> None:
+    inner = StructType(NestedField(3, "number", LongType()))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "client", inner))
+    reader = DeleteReader(columns_by_id(schema))
+    reader.check(DeleteFile("a", "PARQUET", 1, (1,)), "table")
+    with pytest.raises(UnsupportedSourceError, match="an equality delete on a field of a struct"):
+        reader.check(DeleteFile("a", "PARQUET", 1, (1, 3)), "table")
+    with pytest.raises(UnsupportedSourceError, match="on a column that was dropped"):
+        reader.check(DeleteFile("a", "PARQUET", 1, (4,)), "table")
+
+
+def test_a_spec_whose_fields_were_all_removed_has_no_partitions() -> None:
+    removed = PartitionField(1, 1000, VoidTransform(), "day")
+    assert not _is_partitioned(PartitionSpec())
+    assert not _is_partitioned(PartitionSpec(removed))
+    assert _is_partitioned(PartitionSpec(removed, PartitionField(1, 1001, IdentityTransform(), "id")))
+
+
+def test_bounds_of_a_column_that_got_another_type_are_left_out() -> None:
+    day = (19_780).to_bytes(4, "little")
+    assert _bound(day, DateType(), pa.date32()) is not None
+    assert _bound(day, TimestampType(), pa.timestamp("us")) is None

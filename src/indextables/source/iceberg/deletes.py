@@ -23,7 +23,7 @@ from indextables.cache import Cache
 from indextables.errors import ObjectMissingError, SourceChangedError, SourceError, UnsupportedSourceError
 from indextables.records import dataclass
 from indextables.schema.type_info import NESTED, TypeKind, kind_of
-from indextables.source.columns import Column, Projection
+from indextables.source.columns import Column, Projection, walk
 from indextables.source.iceberg.metadata import StoreIO
 from indextables.source.parquet_file import FileBytes, ParquetFile
 from indextables.source.snapshot import SourceFile, SourceSnapshot, read_framed
@@ -125,13 +125,15 @@ def _only_path(file: DataFile) -> str | None:
 class DeleteReader:
     """Reads the delete files of one snapshot; shared by its data files."""
 
-    def __init__(self, fields: Mapping[int, Column]) -> None:
-        """`fields` are the snapshot's columns by id, for equality deletes."""
-        self.fields = fields
+    def __init__(self, columns: Sequence[Column]) -> None:
+        """`columns` are those of the snapshot, for equality deletes."""
+        self._columns = tuple(columns)
+        self.fields = {each.key: each for each in columns if isinstance(each.key, int)}
+        self.nested = {each.key for each in walk(columns) if isinstance(each.key, int)} - self.fields.keys()
         self._tables: Cache[str, pa.Table] = Cache(_CACHED_FILES)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DeleteReader, (dict(self.fields),)
+        return DeleteReader, (self._columns,)
 
     def check(self, delete: DeleteFile, url: str) -> None:
         """Refuse an equality delete file that cannot be applied exactly."""
@@ -141,6 +143,10 @@ class DeleteReader:
             )
         for number in delete.equality_ids:
             column = self.fields.get(number)
+            if number in self.nested:
+                raise UnsupportedSourceError(
+                    "an equality delete on a field of a struct", f"{url} has deletes by the field {number}"
+                )
             if column is None:
                 raise UnsupportedSourceError(
                     "an equality delete on a column that was dropped",

@@ -5,6 +5,7 @@ pyiceberg reads the table's metadata and manifests; this package reads data file
 """
 
 import re
+import struct
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -29,7 +30,7 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import MappedField, parse_mapping_from_json
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.types import (
     DateType,
     IntegerType,
@@ -41,7 +42,7 @@ from pyiceberg.types import (
 )
 
 from indextables.errors import IndexTablesError, SourceError, SourceNotFoundError, UnsupportedSourceError
-from indextables.source.columns import Column, walk
+from indextables.source.columns import Column
 from indextables.source.iceberg.deletes import DeleteIndex, DeleteReader, IcebergDeletes, PartitionKey
 from indextables.source.iceberg.metadata import StoreIO, arrow_schema, columns_by_id
 from indextables.source.locations import Locations
@@ -116,11 +117,10 @@ def _open(locations: Locations, path: str, version: int | str | datetime | None)
         )
     snapshot, schema = _select(metadata, version, locations.url)
     columns = columns_by_id(schema)
-    fields = {each.key: each for each in walk(columns) if isinstance(each.key, int)}
     specs = metadata.specs()
     files: list[SourceFile] = []
     if snapshot is not None:
-        files = list(_Files(locations, io, snapshot, specs, schema, columns, fields))
+        files = list(_Files(locations, io, snapshot, specs, schema, columns))
     identity_ids = _identity_ids(specs.get(metadata.default_spec_id))
     mapping = metadata.properties.get("schema.name-mapping.default")
     return SourceSnapshot(
@@ -201,6 +201,11 @@ def _identity_ids(spec: PartitionSpec | None) -> set[int]:
     return {field.source_id for field in spec.fields if isinstance(field.transform, IdentityTransform)}
 
 
+def _is_partitioned(spec: PartitionSpec) -> bool:
+    """Whether files of a spec have partitions, as in Iceberg: fields that were removed make none."""
+    return any(not isinstance(field.transform, VoidTransform) for field in spec.fields)
+
+
 class _Files:
     """The data files of a snapshot, each with the deletes that apply to it."""
 
@@ -212,7 +217,6 @@ class _Files:
         specs: Mapping[int, PartitionSpec],
         schema: Schema,
         columns: tuple[Column, ...],
-        fields: Mapping[int, Column],
     ) -> None:
         self._locations = locations
         self._io = io
@@ -220,7 +224,7 @@ class _Files:
         self._schema = schema
         self._columns = {each.key: each for each in columns}
         self._deletes = DeleteIndex()
-        self._reader = DeleteReader(fields)
+        self._reader = DeleteReader(columns)
         if not snapshot.manifest_list:
             raise UnsupportedSourceError(
                 "a snapshot without a manifest list (Iceberg's first format)", f"{locations.url} has one"
@@ -231,7 +235,7 @@ class _Files:
         for manifest in self._manifests:
             if manifest.content == ManifestContent.DELETES:
                 for entry, sequence, key in self._entries(manifest):
-                    partitioned = bool(self._specs[manifest.partition_spec_id].fields)
+                    partitioned = _is_partitioned(self._specs[manifest.partition_spec_id])
                     self._deletes.add(entry.data_file, sequence, key, partitioned=partitioned)
         for manifest in self._manifests:
             if manifest.content == ManifestContent.DATA:
@@ -312,5 +316,5 @@ def _bound(data: bytes | None, kind: Any, arrow: pa.DataType) -> pa.Scalar | Non
     assert isinstance(kind, PrimitiveType)
     try:
         return pa.scalar(from_bytes(kind, data), arrow)
-    except (ValueError, TypeError, pa.ArrowException):
-        return None
+    except (ValueError, TypeError, struct.error, pa.ArrowException):
+        return None  # such as the date of a column that is a timestamp now
