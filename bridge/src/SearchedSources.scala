@@ -121,13 +121,16 @@ class SearchedSources {
   /** The index with the columns of the relation that it replaces. */
   private def withColumns(source: Source, key: IndexedTable, found: DataSourceV2Relation): LogicalPlan = {
     val index = found.newInstance()
-    val matches = source.output.map(column => column -> ofIndex(column, index.output))
+    val matches = source.output.map { column =>
+      column -> ofIndex(column, index.output).filter(own => !source.isFolder || defaultOf(own) == defaultOf(column))
+    }
     val same = matches.forall { case (column, own) => own.exists(_.name == column.name) }
     val relation = if (same) index.copy(output = source.output.collect { case column: AttributeReference => column }) else index
     indexed ++= relation.output.map(_.exprId)
     if (same) relation
     else Project(matches.map { case (column, own) =>
-      val value = own.getOrElse(UnindexedColumn(column.name, column.dataType, source.table.name, key.index))
+      val default = defaultOf(column).filter(_ => source.isFolder)
+      val value = own.getOrElse(UnindexedColumn(column.name, column.dataType, default, source.table.name, key.index))
       Alias(value, column.name)(column.exprId, column.qualifier, Some(column.metadata)): NamedExpression
     }, relation)
   }
@@ -135,12 +138,14 @@ class SearchedSources {
 
 object SearchedSources {
   private val Freshness = "companion.freshness"
+  private val ExistsDefault = "EXISTS_DEFAULT"
 
   /** The paths of an index and of its table: the clones of a table have the same index in their properties. */
   private case class IndexedTable(index: String, location: String)
 
   /** A relation of another format: the table that it reads, and its columns. */
   private case class Source(table: SourceTable, output: Seq[Attribute]) {
+    def isFolder: Boolean = table.format.contains("parquet")
     def key: Option[IndexedTable] = CompanionIndex.path(table.properties).map(IndexedTable(_, table.location))
   }
 
@@ -172,6 +177,10 @@ object SearchedSources {
     indexed.find(_.name == column.name).orElse(indexed.find(each => isSame(each.name, column.name)))
       .filter(_.dataType.asNullable == column.dataType.asNullable)
   }
+
+  /** The value of a column in files that lack it, which a catalog may know, but not the files. */
+  private def defaultOf(column: Attribute): Option[String] =
+    if (column.metadata.contains(ExistsDefault)) Some(column.metadata.getString(ExistsDefault)) else None
 
   private def sourceOf(plan: LogicalPlan): Option[Source] = plan match {
     // A statement that changes rows reads them with their positions in files.
@@ -243,14 +252,15 @@ case class UnsearchedIndex(table: IndexTable) extends Table with SupportsRead {
 }
 
 /** A column of a source that its companion index does not have; an error only if a query reads it. */
-case class UnindexedColumn(column: String, dataType: DataType, source: String, index: String)
+case class UnindexedColumn(column: String, dataType: DataType, default: Option[String], source: String, index: String)
     extends LeafExpression with Unevaluable {
   override def nullable: Boolean = true
   override def toString: String = column
 
   def failure: Failure = new Failure(
     s"$source cannot be searched by its companion index at $index, which has no column $column of the type " +
-      s"${dataType.catalogString}; a query that searches a table reads it by its index only. Leave the column out of the query, " +
+      s"${dataType.catalogString}${default.fold("")(text => s" with the default $text in files without it")}; a query that searches " +
+      "a table reads it by its index only. Leave the column out of the query, " +
       "or build the index again (BUILD INDEXTABLES COMPANION): " +
       s"as it is for a table with new columns, with MERGE SCHEMA for columns that only some files of a folder have, with " +
       s"PARTITION TYPES ('$column':'${dataType.catalogString}') for a partition column of a folder")

@@ -175,6 +175,22 @@ def test_partition_values_of_decimals_have_all_their_digits(tmp_path: Path) -> N
     assert {row["id"]: row["p"] for row in rows} == dict(enumerate(values.to_pylist()))
 
 
+def test_partition_values_of_a_char_column_are_padded_as_spark_reads_them(tmp_path: Path) -> None:
+    deltalake.write_deltalake(
+        str(tmp_path), pa.table({"id": [1, 2], "code": ["ab", None]}), partition_by=["code"]
+    )
+    path = tmp_path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+    for action in actions:
+        if "metaData" in action:
+            schema = json.loads(action["metaData"]["schemaString"])
+            schema["fields"][1]["metadata"] = {"__CHAR_VARCHAR_TYPE_STRING": "char(4)"}
+            action["metaData"]["schemaString"] = json.dumps(schema)
+    commit(tmp_path, 0, *actions)
+    snapshot = open_source("delta", str(tmp_path))
+    assert {file.partition["code"].as_py() for file in snapshot.files} == {"ab  ", None}
+
+
 @pytest.mark.parametrize("path", ["../secret.parquet", "a/../../secret.parquet", "%2e%2e/secret.parquet"])
 def test_a_relative_path_cannot_leave_the_table(tmp_path: Path, path: str) -> None:
     add = plain_table(tmp_path / "t")

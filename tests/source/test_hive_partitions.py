@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from indextables.errors import SourceError
-from indextables.source import open_source
+from indextables.errors import SourceError, UnsupportedSourceError
+from indextables.source import SourceReader, open_source
 from indextables.source.partition_values import parse_value
 from tests.source.lake import rows_of, spark_schema
 
@@ -168,6 +168,7 @@ def test_a_column_that_is_also_a_partition_has_the_partitions_value(
         (["a=1", "b=2"], "different partition columns"),
         (["a=1", "x/a=2"], "at different depths"),
         (["a="], "has no column or no value"),
+        (["A=1", "a=2"], "differ in case"),
     ],
 )
 def test_conflicting_folders_are_refused(tmp_path: Path, folders: list[str], problem: str) -> None:
@@ -197,3 +198,66 @@ def test_a_folder_without_files_is_no_table(tmp_path: Path) -> None:
         open_source("parquet", str(tmp_path))
     with pytest.raises(SourceError, match="has no versions"):
         open_source("parquet", str(tmp_path / "sub"), version=3)
+
+
+def test_a_shredded_variant_is_refused(tmp_path: Path) -> None:
+    """A part of its values is in columns of their own."""
+    spark = {"fields": [{"name": "v", "type": "variant", "nullable": True, "metadata": {}}], "type": "struct"}
+    plain = pa.struct([("metadata", pa.binary()), ("value", pa.binary())])
+    shredded = pa.struct(
+        [*plain, ("typed_value", pa.struct([("a", pa.struct([("typed_value", pa.int64())]))]))]
+    )
+    value = {"metadata": b"\1\0\0", "value": b"\0"}
+    for kind, folder in ((plain, "plain"), (shredded, "shredded")):
+        rows = pa.table({"v": pa.array([value, None], kind)})
+        (tmp_path / folder).mkdir()
+        text = {"org.apache.spark.sql.parquet.row.metadata": json.dumps(spark)}
+        pq.write_table(rows.replace_schema_metadata(text), tmp_path / folder / "a.parquet")
+    assert rows_of(open_source("parquet", str(tmp_path / "plain"))) == [
+        [None],
+        [{"metadata": "AQAA", "value": "AA=="}],
+    ]
+    with pytest.raises(UnsupportedSourceError, match="column v is one; a shredded variant is not supported"):
+        rows_of(open_source("parquet", str(tmp_path / "shredded")))
+
+
+@pytest.mark.spark
+def test_intervals_of_days_are_read_and_geographies_refused(spark: SparkSession, tmp_path: Path) -> None:
+    sql = "SELECT make_dt_interval(id, 1, 2, 3.5) i, IF(id = 1, null, make_dt_interval(0, 0, -id)) j FROM range(3)"
+    spark.sql(sql).write.parquet(str(tmp_path / "intervals"))
+    snapshot = open_source("parquet", str(tmp_path / "intervals"))
+    batches = [batch for file in snapshot.files for batch in SourceReader(snapshot).read(file)]
+    found = [list(row.values()) for batch in batches for row in batch.to_pylist()]
+    assert sorted(found, key=str) == sorted(map(list, spark.sql(sql).collect()), key=str)
+    spark.sql("SELECT st_geogfromwkb(X'0101000000000000000000F03F0000000000000040') g").write.parquet(
+        str(tmp_path / "places")
+    )
+    with pytest.raises(UnsupportedSourceError, match=r"the type geography.* in Parquet files"):
+        rows_of(open_source("parquet", str(tmp_path / "places")))
+
+
+@pytest.mark.spark
+def test_a_file_without_a_column_has_its_default(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark writes the default of a column with the columns of the files that have it."""
+    path = tmp_path / "rows"
+    spark.sql(f"CREATE TABLE defaults (id INT) USING parquet LOCATION '{path}'")
+    try:
+        spark.sql("INSERT INTO defaults VALUES (1)")
+        spark.sql(
+            "ALTER TABLE defaults ADD COLUMNS (n INT DEFAULT 5, t STRING DEFAULT 'it\\'s', d DATE DEFAULT DATE '2026-01-02',"
+            " b BOOLEAN DEFAULT true, x DECIMAL(5, 2) DEFAULT 1.5, at TIMESTAMP DEFAULT TIMESTAMP '2026-01-02 03:04:05',"
+            " nothing INT DEFAULT NULL)"
+        )
+        spark.sql("INSERT INTO defaults VALUES (2, null, null, null, null, null, null, null)")
+        schema, rows = answer(spark, path, mergeSchema="true")
+        found_schema, found_rows = ours(path, merge_schema=True)
+        assert found_schema == schema
+        texts = sorted(([_canonical(as_text(v)) for v in row] for row in found_rows), key=str)
+        assert texts == [[_canonical(v) for v in row] for row in rows]
+        assert ["1", "5", "it's"] in [row[:3] for row in rows]
+        spark.sql("ALTER TABLE defaults ADD COLUMNS (several ARRAY<INT> DEFAULT array(1, 2))")
+        spark.sql("INSERT INTO defaults (id) VALUES (3)")
+        with pytest.raises(UnsupportedSourceError, match="a default value that is no literal"):
+            open_source("parquet", str(path), merge_schema=True)
+    finally:
+        spark.sql("DROP TABLE defaults")

@@ -434,6 +434,29 @@ def test_columns_that_a_query_does_not_use_may_be_missing_in_the_index(
     )
 
 
+def test_a_default_in_files_that_lack_a_column_is_that_of_the_catalog(
+    spark: SparkSession, catalogued: Callable[..., Path], tmp_path: Path
+) -> None:
+    place = catalogued("with_default", disks(spark))
+    spark.sql("ALTER TABLE with_default ADD COLUMNS (size INT DEFAULT 5)")
+    # Another writer does not store the default, so the index has nulls where the catalog's table has 5.
+    more = pa.table(
+        {"id": pa.array([100], pa.int64()), "message": ["disk x"], "size": pa.array([7], pa.int32())}
+    )
+    pq.write_table(more, place / "other.parquet")
+    build(spark, place, tmp_path / "with_default_index", "MERGE SCHEMA")
+    spark.catalog.refreshTable("with_default")
+    with pytest.raises(PySparkException, match="no column size of the type int with the default 5"):
+        spark.sql("SELECT size FROM with_default WHERE message INDEXQUERY 'disk'").collect()
+    (place / "other.parquet").unlink()
+    spark.catalog.refreshTable("with_default")
+    spark.sql("INSERT INTO with_default VALUES (100, 'disk x', 7)")
+    build(spark, place, tmp_path / "with_default_index", "MERGE SCHEMA")
+    found = rows_of(spark, "SELECT id, size FROM with_default WHERE message INDEXQUERY 'disk'")
+    assert found == rows_of(spark, "SELECT id, size FROM with_default")
+    assert {size for _, size in found} == {5, 7}
+
+
 def test_columns_are_compared_without_regard_to_case(
     spark: SparkSession, catalogued: Callable[..., Path]
 ) -> None:

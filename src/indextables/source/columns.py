@@ -26,6 +26,7 @@ from indextables.schema.type_info import (
     child_fields,
     common_kind,
     fixed_width,
+    is_variant,
     kind_of,
     leaf_count,
     spark_metadata,
@@ -36,6 +37,9 @@ from indextables.source.parquet_file import ParquetFile
 FIELD_ID = b"PARQUET:field_id"
 _CHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 _CHAR = re.compile(r"char\(\s*(\d+)\s*\)")
+# The field of a variant in Parquet that has the values of some of its paths as columns.
+_SHREDDED = "typed_value"
+_SPATIAL = ("geography", "geometry")
 _ANY_CHAR = re.compile(r"(?<!var)char\(")
 _HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
 _LOCAL_SOURCES = frozenset({TypeKind.TIMESTAMP_NTZ, TypeKind.DATE})
@@ -162,6 +166,12 @@ class Projection:
         target = column.field.type
         common = common_kind(target, source)
         if common is TypeKind.STRUCT:
+            if is_variant(target) and source.get_field_index(_SHREDDED) >= 0:
+                raise UnsupportedSourceError(
+                    "a shredded variant",
+                    f"{self._file.url}: column {column.field.name} is one",
+                    remedy="write the file again with spark.sql.variant.writeShredding.enabled = false",
+                )
             children, first = [], leaves.start
             for number in range(source.num_fields):
                 child = source.field(number)
@@ -201,6 +211,12 @@ class Projection:
 
     def _check_leaf(self, column: Column, source: pa.DataType, leaves: range) -> None:
         target = column.field.type
+        declared = (column.field.metadata or {}).get(TYPE_KEY, b"").decode()
+        if declared.startswith(_SPATIAL):
+            raise UnsupportedSourceError(
+                f"the type {declared} in Parquet files",
+                f"{self._file.url}: column {column.field.name} has it",
+            )
         if not _convertible(source, target, uuid=column.uuid) or (
             target == LOCAL_TIMESTAMP and self._file.is_int96(leaves[0])
         ):
@@ -295,6 +311,8 @@ def _convertible(source: pa.DataType, target: pa.DataType, *, uuid: bool) -> boo
             return target == LOCAL_TIMESTAMP and storage_kind_of(source) in _LOCAL_SOURCES
         case TypeKind.TIME:
             return kind_of(source) is TypeKind.TIME
+        case TypeKind.INTERVAL:
+            return bool(source == pa.int64())
         case _:
             return False
 

@@ -416,9 +416,7 @@ def open_delta(
 
     def file(add: Add) -> SourceFile:
         url = locations.resolve(add.path, encoded=True).url
-        values = {
-            name: _partition_value(add, physical[name], schema.field(name).type, zone) for name in partition
-        }
+        values = {name: _partition_value(add, physical[name], schema.field(name), zone) for name in partition}
         vector = add.deletionVector
         return SourceFile(
             url,
@@ -500,16 +498,18 @@ def _replace_fields(column: Any, field: pa.Field) -> Any:  # noqa: ANN401 - a Co
     return type(column)(field, column.key, column.default, children, column.required, column.uuid)
 
 
-def _partition_value(add: Add, name: str, kind: pa.DataType, zone: str) -> pa.Scalar:
+def _partition_value(add: Add, name: str, field: pa.Field, zone: str) -> pa.Scalar:
     if name not in add.partitionValues:
         raise SourceError(
             f"the file {add.path} has no value of the partition column {name}; the log is damaged"
         )
-    text = add.partitionValues[name]
+    text, kind = add.partitionValues[name], field.type
     is_text = kind_of(kind) in {TypeKind.STRING, TypeKind.BINARY}
     if text is None or (not text and not is_text):
         # As in Spark, which casts the text: an empty text is null, except for strings, unlike the protocol.
         return pa.scalar(None, kind)
+    # Spark pads texts as it writes them, other writers do not, and Spark pads them as it reads them.
+    text = text.ljust(char_type(field) or 0)
     return parse_value(text, kind, zone, f"the partition value {name} of the file {add.path}")
 
 

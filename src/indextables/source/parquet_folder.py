@@ -4,6 +4,8 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -13,10 +15,12 @@ from indextables.errors import (
     IndexTablesError,
     ObjectMissingError,
     OptionError,
+    PredicateError,
     SourceError,
     SourceNotFoundError,
     UnsupportedSourceError,
 )
+from indextables.predicate import Compare, IsNull, Op, parse_condition
 from indextables.schema.spark import to_arrow
 from indextables.schema.type_info import (
     LOCAL_TIMESTAMP,
@@ -27,9 +31,10 @@ from indextables.schema.type_info import (
     info_of,
     leaf_count,
     replace_children,
+    spark_metadata,
     storage_kind_of,
 )
-from indextables.source.columns import char_type, columns_by_name
+from indextables.source.columns import Column, char_type, columns_by_name
 from indextables.source.locations import Locations
 from indextables.source.parquet_file import FileBytes, ParquetFile
 from indextables.source.partition_values import discover
@@ -38,6 +43,8 @@ from indextables.store import ObjectInfo
 
 _SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
 _SUMMARIES = ("_common_metadata", "_metadata")
+# In a column's metadata: its value in files that were written before it was added.
+_DEFAULT = "EXISTS_DEFAULT"
 _FOOTER_THREADS = 16
 _TYPE_NAMES = {"int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
 _UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
@@ -66,7 +73,7 @@ def open_folder(
     """The Parquet files of a folder as a table.
 
     Args:
-        locations: the folder, or a single file.
+        locations: the folder.
         merge_schema: merge the schemas of all files, as Spark's `mergeSchema`; otherwise use that of one
             file.
         schema_file: a file whose columns are the table's, as a path relative to the folder or a URL.
@@ -77,7 +84,7 @@ def open_folder(
     listed = _listing(locations)
     data = {path: info for path, info in listed.items() if _is_data(path) and info.size}
     if not data:
-        raise SourceNotFoundError(f"no Parquet files at {locations.url}; Spark cannot infer a schema either")
+        raise SourceNotFoundError(f"no Parquet files at {locations.url}; give a folder with some")
     folders = sorted({path.rpartition("/")[0] for path in listed if _is_data(path)})
     types = {name.lower(): _partition_type(name, text) for name, text in partition_types.items()}
     spec = discover(folders, time_zone, locations.url, types)
@@ -110,10 +117,30 @@ def open_folder(
         schema,
         tuple(field.name for field in partition),
         files,
-        columns_by_name(schema),
+        tuple(_with_default(column, time_zone) for column in columns_by_name(schema)),
         locations,
         max((info.modified_ms for info in members.values()), default=None),
     )
+
+
+def _with_default(column: Column, time_zone: str) -> Column:
+    """The column with its value in files that lack it, which Spark stores with the columns of files."""
+    text = spark_metadata(column.field).get(_DEFAULT)
+    if text is None:
+        return column
+    condition = None
+    with suppress(PredicateError):
+        schema = pa.schema([pa.field("x", column.field.type)])
+        condition = parse_condition(f"x <=> {text}", schema, time_zone=time_zone)
+    match condition:
+        case IsNull():
+            return column
+        case Compare(Op.NULL_SAFE | Op.EQ, _, value):
+            return replace(column, default=value.as_py())
+        case _:
+            raise UnsupportedSourceError(
+                "a default value that is no literal", f"column {column.field.name} has the default {text}"
+            )
 
 
 def _partition_type(column: str, text: str) -> pa.DataType:

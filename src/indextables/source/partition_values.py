@@ -85,6 +85,11 @@ def discover(
     names = {tuple(name for name, _ in columns) for columns in values_by_column.values()}
     if len(names) > 1:
         shown = "; ".join(", ".join(each) for each in sorted(names)[:3])
+        if len({tuple(name.lower() for name in each) for each in names}) == 1:
+            raise SourceError(
+                f"{url} has folders whose partition columns differ in case ({shown}), of which Spark takes "
+                "any: rename the folders"
+            )
         raise SourceError(f"{url} has folders with different partition columns ({shown}); Spark refuses that")
     own = next(iter(names))
     fields, values = [], {folder: dict[str, pa.Scalar]() for folder in values_by_column}
