@@ -329,11 +329,11 @@ def _prewarm(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSe
             home=context.executor_of,
         )
     homes = tuple(task.home for task in plan.tasks)
-    planned = _PrewarmState(plan.parts, plan.columns, plan.left_out, homes)
+    state = _PrewarmState(plan.parts, plan.columns, plan.left_out, homes)
     if not plan.tasks:
-        return table_of(_PREWARM, _row(PrewarmResult(socket.gethostname()), planned, status="no_splits"))
+        return table_of(_PREWARM, _row(PrewarmResult(socket.gethostname()), state, status="no_splits"))
     public = context.options.public()
-    work = TaskSet(_run, [(task, public) for task in plan.tasks], planned, preferred_executors=homes)
+    work = TaskSet(_run, [(task, public) for task in plan.tasks], state, preferred_executors=homes)
     return _in_background(context, plan.splits, work) if arguments.get("async") else work
 
 
@@ -381,24 +381,24 @@ def _preferred_hosts(
 
 
 def _row(
-    warmed: PrewarmResult, planned: _PrewarmState, status: str | None = None, assigned: str | None = None
+    result: PrewarmResult, state: _PrewarmState, status: str | None = None, assigned: str | None = None
 ) -> dict[str, Any]:
-    failed = "; ".join(f"{path}: {problem}" for path, problem in warmed.failed) or None
-    if failed and not warmed.splits:
-        raise CommandError(f"no split could be warmed on {warmed.host}: {failed}")
-    missed = assigned not in (None, warmed.host)
+    failed = "; ".join(f"{path}: {problem}" for path, problem in result.failed) or None
+    if failed and not result.splits:
+        raise CommandError(f"no split could be warmed on {result.host}: {failed}")
+    missed = assigned not in (None, result.host)
     return {
-        "host": warmed.host,
-        "assigned_host": assigned or warmed.host,
-        "locality_hits": 0 if missed else warmed.splits,
-        "locality_misses": warmed.splits if missed else 0,
-        "splits_prewarmed": warmed.splits,
-        "segments": ",".join(planned.parts),
-        "fields": ",".join(planned.columns) or "all",
-        "duration_ms": warmed.duration_ms,
+        "host": result.host,
+        "assigned_host": assigned or result.host,
+        "locality_hits": 0 if missed else result.splits,
+        "locality_misses": result.splits if missed else 0,
+        "splits_prewarmed": result.splits,
+        "segments": ",".join(state.parts),
+        "fields": ",".join(state.columns) or "all",
+        "duration_ms": result.duration_ms,
         "status": status or ("partial" if failed else "success"),
-        "skipped_fields": ",".join(planned.left_out) or None,
-        "retries": warmed.retries,
+        "skipped_fields": ",".join(state.left_out) or None,
+        "retries": result.retries,
         "failed_splits_by_host": failed,
         "async_mode": False,
     }

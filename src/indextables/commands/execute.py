@@ -161,17 +161,17 @@ def execute_statement(
     """Run a command that is parsed already, and return its result."""
     context = replace(_context(statement, options, resolve, credentials), progress=progress, report=report)
     implementation = implementation_of(statement.command)
-    planned = implementation.plan(context, statement.arguments)
+    tasks = implementation.plan(context, statement.arguments)
     store = None if context.table is None else context.store
 
     def finish(state: object, results: Iterable[object]) -> pa.Table | TaskSet:
         return implementation.finish(context, statement.arguments, state, results)
 
-    if isinstance(planned, TaskSet) and planned.immediate_result is not None:
-        assert planned.job is not None, "work in the background is a job"
-        jobs.run_in_background(planned.job, options, lambda: jobs.run_tasks(planned, finish, store))
-        return planned.immediate_result
-    return jobs.run_tasks(planned, finish, store, progress)
+    if isinstance(tasks, TaskSet) and tasks.immediate_result is not None:
+        assert tasks.job is not None, "work in the background is a job"
+        jobs.run_in_background(tasks.job, options, lambda: jobs.run_tasks(tasks, finish, store))
+        return tasks.immediate_result
+    return jobs.run_tasks(tasks, finish, store, progress)
 
 
 def _context(

@@ -152,11 +152,11 @@ def _merge_options(context: CommandContext, arguments: Arguments) -> merging.Mer
 
 def _merge(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSet:
     merge_options = _merge_options(context, arguments)
-    planned = merging.plan_merge(context.log, context.options, merge_options, owner=context.owner)
-    if isinstance(planned, TaskSet):
-        return planned
+    tasks = merging.plan_merge(context.log, context.options, merge_options, owner=context.owner)
+    if isinstance(tasks, TaskSet):
+        return tasks
     nothing = "already optimal" if context.log.snapshot().num_files else "table is empty"
-    return _merge_row(context, planned, nothing)
+    return _merge_row(context, tasks, nothing)
 
 
 def _finish_merge(
@@ -208,8 +208,8 @@ def _convert(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSe
     if arguments.get("dry_run"):
         conversion = converting.planned_conversion(context.log, where)
         return _convert_row(context, conversion, "dry_run", f"{conversion.left} splits would be converted")
-    planned = converting.plan_conversion(context.log, context.options, where, owner=context.owner)
-    return planned if isinstance(planned, TaskSet) else _finished_row(context, planned)
+    tasks = converting.plan_conversion(context.log, context.options, where, owner=context.owner)
+    return tasks if isinstance(tasks, TaskSet) else _finished_row(context, tasks)
 
 
 def _finish_conversion(
@@ -389,10 +389,10 @@ def _repair(context: CommandContext, arguments: Arguments) -> pa.Table:
 
 
 def _merge_on_write(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSet:
-    planned = on_write.plan_merge_on_write(
+    tasks = on_write.plan_merge_on_write(
         context.log, context.options, arguments["processors"], owner=context.owner
     )
-    return _NO_COLUMNS if planned is None else planned
+    return _NO_COLUMNS if tasks is None else tasks
 
 
 def _finish_merge_on_write(

@@ -62,15 +62,17 @@ def write_table(
     """Write rows into the table at the store's root."""
     log = open_log(store, options, engine=engine)
     reader = as_reader(data)
-    planned, snapshot = plan_write(log, reader.schema, mode=mode, partition_by=partition_by, options=options)
-    if planned is None:
+    write_plan, snapshot = plan_write(
+        log, reader.schema, mode=mode, partition_by=partition_by, options=options
+    )
+    if write_plan is None:
         assert snapshot is not None
         return WriteResult(log, snapshot, committed=False)
-    uploads = SplitUploads(store, planned.target, options)
+    uploads = SplitUploads(store, write_plan.target, options)
     try:
-        adds = uploads.write(planned.convert(reader))
+        adds = uploads.write(write_plan.convert(reader))
     except BaseException:
         uploads.delete_uncommitted()
         raise
-    after, committed = finish_write(log, planned, adds, options, snapshot)
+    after, committed = finish_write(log, write_plan, adds, options, snapshot)
     return WriteResult(log, after, committed, adds if committed else ())

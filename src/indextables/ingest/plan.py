@@ -229,8 +229,8 @@ def plan_write(
     if whole is Mode.APPEND and mode is Mode.OVERWRITE and options.get(opt.OVERWRITE_SCHEMA):
         raise OptionError("overwriteSchema replaces the schema of all rows, so all rows must be overwritten")
     target = existing_table(snapshot, incoming, partition_by, options, whole)
-    planned = WritePlan(target, mode, replace, condition, only_matching, snapshot.key, snapshot.metadata)
-    return planned, snapshot
+    write_plan = WritePlan(target, mode, replace, condition, only_matching, snapshot.key, snapshot.metadata)
+    return write_plan, snapshot
 
 
 def _check_repaired(log: TransactionLog, snapshot: Snapshot) -> None:
@@ -244,7 +244,7 @@ def _check_repaired(log: TransactionLog, snapshot: Snapshot) -> None:
 
 def finish_write(
     log: TransactionLog,
-    planned: WritePlan,
+    write_plan: WritePlan,
     adds: Sequence[Add],
     options: Options,
     base: Snapshot | None = None,
@@ -261,7 +261,7 @@ def finish_write(
     """
     for left in range(_OVERWRITES - 1, -1, -1):
         try:
-            draft, base = _make_draft(log, planned, adds, options, base)
+            draft, base = _make_draft(log, write_plan, adds, options, base)
         except BaseException:
             delete_uncommitted(log.store, [add.path for add in adds])
             raise
@@ -272,8 +272,8 @@ def finish_write(
         except CommitConflictError:
             newest = log.snapshot()
             lost = purged_before(newest) != purged_before(base) and purged_problem(adds, newest)
-            if left and not lost and _can_follow(planned, newest, options):
-                planned, base = _replace_base(planned, newest), newest
+            if left and not lost and _can_follow(write_plan, newest, options):
+                write_plan, base = _replace_base(write_plan, newest), newest
                 continue
             delete_uncommitted(log.store, [add.path for add in adds])
             raise
@@ -284,13 +284,13 @@ def finish_write(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _can_follow(planned: WritePlan, newest: Snapshot, options: Options) -> bool:
+def _can_follow(write_plan: WritePlan, newest: Snapshot, options: Options) -> bool:
     """Whether a batch can be retried after a conflict: it replaces all rows, and the columns are the same."""
-    before, now = planned.before, newest.metadata
+    before, now = write_plan.before, newest.metadata
     return (
-        planned.replace is Replace.ALL
+        write_plan.replace is Replace.ALL
         and options.get(opt.TXN_APP_ID) is not None
-        and planned.target.metadata is None
+        and write_plan.target.metadata is None
         and before is not None
         and (before.id, before.schema_string) == (now.id, now.schema_string)
         and (before.partition_columns or []) == (now.partition_columns or [])
@@ -298,25 +298,25 @@ def _can_follow(planned: WritePlan, newest: Snapshot, options: Options) -> bool:
     )
 
 
-def _replace_base(planned: WritePlan, base: Snapshot) -> WritePlan:
+def _replace_base(write_plan: WritePlan, base: Snapshot) -> WritePlan:
     """The plan of the same write, based on another snapshot with the same columns."""
-    return dataclasses.replace(planned, base=base.key, before=base.metadata)
+    return dataclasses.replace(write_plan, base=base.key, before=base.metadata)
 
 
 def _make_draft(
-    log: TransactionLog, planned: WritePlan, adds: Sequence[Add], options: Options, base: Snapshot | None
+    log: TransactionLog, write_plan: WritePlan, adds: Sequence[Add], options: Options, base: Snapshot | None
 ) -> tuple[Draft | None, Snapshot]:
     """The draft of a planned write and its base snapshot; the draft is None if there is nothing to commit.
 
     In the mode `ignore`, the splits are deleted if another writer created the table meanwhile.
     """
-    if planned.base is None:
-        assert planned.target.metadata is not None
-        base = _create(log, planned.target.metadata)
+    if write_plan.base is None:
+        assert write_plan.target.metadata is not None
+        base = _create(log, write_plan.target.metadata)
         if base is None:
             base = log.snapshot()
             _check_repaired(log, base)
-            again = _plan_again(planned, base, options)
+            again = _plan_again(write_plan, base, options)
             if again is None:
                 delete_uncommitted(log.store, [add.path for add in adds])
                 return None, base
@@ -326,32 +326,34 @@ def _make_draft(
                 raise CommitConflictError(
                     "WRITE", problem, version=base.version, other="or one before it, of another first write"
                 )
-            planned = again
+            write_plan = again
         else:
-            planned = dataclasses.replace(planned, target=dataclasses.replace(planned.target, metadata=None))
+            write_plan = dataclasses.replace(
+                write_plan, target=dataclasses.replace(write_plan.target, metadata=None)
+            )
     elif base is None:
-        base = log.snapshot_of(planned.base)
-    metadata = planned.target.metadata
-    draft = _draft(planned, metadata, adds, options)
+        base = log.snapshot_of(write_plan.base)
+    metadata = write_plan.target.metadata
+    draft = _draft(write_plan, metadata, adds, options)
     if base is None:
         # The version was cleaned up while the rows were written: check against the newest version.
-        assert planned.before is not None
-        assert planned.base is not None
-        if planned.replace is not Replace.NOTHING:
+        assert write_plan.before is not None
+        assert write_plan.base is not None
+        if write_plan.replace is not Replace.NOTHING:
             raise IndexTablesError(
-                f"version {planned.base[0]} of the table at {log.store.url}, which this write was to "
+                f"version {write_plan.base[0]} of the table at {log.store.url}, which this write was to "
                 "replace, was cleaned up meanwhile; nothing was changed; write again"
             )
         base = log.snapshot()
-        check_since(draft, planned.before, planned.base[0], base)
+        check_since(draft, write_plan.before, write_plan.base[0], base)
         check_uploads(log.store, adds)
-    gone = removes(base, planned.replace, planned.where, adds)
+    gone = removes(base, write_plan.replace, write_plan.where, adds)
     if not adds and not gone and metadata is None:
         return None, base
-    draft = _draft(planned, metadata, adds, options, gone)
+    draft = _draft(write_plan, metadata, adds, options, gone)
     if has_old_split(adds, options):
         check_uploads(log.store, adds)
-    overlap = replacement_test(base, planned.replace, planned.where, adds)
+    overlap = replacement_test(base, write_plan.replace, write_plan.where, adds)
     return dataclasses.replace(draft, replaces=overlap), base
 
 
@@ -378,19 +380,19 @@ def _create(log: TransactionLog, metadata: Metadata) -> Snapshot | None:
         raise failed from error
 
 
-def _plan_again(planned: WritePlan, other: Snapshot, options: Options) -> WritePlan | None:
+def _plan_again(write_plan: WritePlan, other: Snapshot, options: Options) -> WritePlan | None:
     """Plan a first write again, for a table that another writer created at the same time.
 
     None if there is nothing to write. The splits exist already, so the other table must have the same
     columns, partitions and indexing.
     """
-    if planned.mode is Mode.ERROR:
+    if write_plan.mode is Mode.ERROR:
         raise TableExistsError(other.url)
-    if planned.mode is Mode.IGNORE or has_batch(other, options):
+    if write_plan.mode is Mode.IGNORE or has_batch(other, options):
         return None
-    replace = _replace_mode(planned.mode, options)
+    replace = _replace_mode(write_plan.mode, options)
     whole = Mode.OVERWRITE if replace is Replace.ALL else Mode.APPEND
-    ours = planned.target
+    ours = write_plan.target
     try:
         target = existing_table(other, ours.schema, ours.partition_columns, options, whole)
     except SchemaError as error:
@@ -402,7 +404,7 @@ def _plan_again(planned: WritePlan, other: Snapshot, options: Options) -> WriteP
     )
     if not same or replace is Replace.WHERE:
         raise _other_table(other.url, "its columns, partitions or indexing differ")
-    return WritePlan(target, planned.mode, replace, None, False, other.key, other.metadata)
+    return WritePlan(target, write_plan.mode, replace, None, False, other.key, other.metadata)
 
 
 def _other_table(url: str, problem: str) -> IndexTablesError:
@@ -413,21 +415,21 @@ def _other_table(url: str, problem: str) -> IndexTablesError:
 
 
 def _draft(
-    planned: WritePlan,
+    write_plan: WritePlan,
     metadata: Metadata | None,
     adds: Sequence[Add],
     options: Options,
     gone: tuple[Remove, ...] = (),
 ) -> Draft:
     app = options.get(opt.TXN_APP_ID)
-    parameters = {"mode": planned.mode.value, "partitionBy": ",".join(planned.target.partition_columns)}
-    if planned.mode is Mode.OVERWRITE and planned.replace is not Replace.ALL:
+    parameters = {"mode": write_plan.mode.value, "partitionBy": ",".join(write_plan.target.partition_columns)}
+    if write_plan.mode is Mode.OVERWRITE and write_plan.replace is not Replace.ALL:
         # Only an overwrite of the whole table conflicts with every other overwrite.
-        parameters["mode"] = f"{OVERWRITE} {planned.replace.value}"
-    if planned.where is not None:
-        parameters["where"] = to_sql(planned.where)
+        parameters["mode"] = f"{OVERWRITE} {write_plan.replace.value}"
+    if write_plan.where is not None:
+        parameters["where"] = to_sql(write_plan.where)
     return Draft(
-        operation="OVERWRITE" if planned.mode is Mode.OVERWRITE else "WRITE",
+        operation="OVERWRITE" if write_plan.mode is Mode.OVERWRITE else "WRITE",
         adds=tuple(adds),
         removes=gone,
         metadata=metadata,

@@ -494,7 +494,7 @@ class TaskSet:
 
 
 def run_tasks(
-    planned: TaskSet | Result,
+    tasks: TaskSet | Result,
     finish: Callable[[Any, Iterable[Any]], TaskSet | Result],
     store: object,
     progress: Progress | None = None,
@@ -502,14 +502,14 @@ def run_tasks(
     """Run the tasks of a command in this process, and return its result; Spark runs them on executors.
 
     Args:
-        planned: the tasks, or the result if there are none.
+        tasks: the tasks, or the result if there are none.
         finish: called with the state and the results of the tasks; returns the result, or further tasks. Each
             task runs when its result is taken.
         store: the table's store; None without a table.
         progress: called with the number of finished tasks and the number of all tasks.
     """
     job = None
-    remaining = planned
+    remaining = tasks
     try:
         while isinstance(remaining, TaskSet):
             job = remaining.job

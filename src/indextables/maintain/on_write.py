@@ -139,10 +139,10 @@ def finish_merge_on_write(
 def _plan_round(
     log: TransactionLog, options: Options, merge: WriteMerge, *, merged: bool, owner: int | None
 ) -> TaskSet | None:
-    planned = plan_merge(log, merge.options(options), merge.merge_options, owner=owner)
-    if not isinstance(planned, TaskSet):
+    tasks = plan_merge(log, merge.options(options), merge.merge_options, owner=owner)
+    if not isinstance(tasks, TaskSet):
         return None
-    return replace(planned, state=MergeRound(merge, planned.state, merged))
+    return replace(tasks, state=MergeRound(merge, tasks.state, merged))
 
 
 def merge_now(log: TransactionLog, options: Options, *, processors: int | None = None) -> None:

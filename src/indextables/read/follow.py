@@ -69,13 +69,13 @@ def inserted_splits(log: TransactionLog, first: int, end: Snapshot) -> Snapshot:
 
 
 def new_versions(
-    log: TransactionLog, opened: Snapshot, since: int, *, interval: float, timeout: float | None
+    log: TransactionLog, snapshot: Snapshot, since: int, *, interval: float, timeout: float | None
 ) -> Iterator[tuple[int, Snapshot]]:
     """The first and the last of the versions after `since`, a few at a time, as they are committed.
 
     Args:
         log: the table.
-        opened: a version of the table that is followed.
+        snapshot: a version of the table that is followed.
         since: the version after which to start.
         interval: the polling interval in seconds.
         timeout: stop if there is no new version for this many seconds; None: never stop.
@@ -92,9 +92,9 @@ def new_versions(
     waiting = time.monotonic()
     while True:
         newest = log.snapshot()
-        if not newest.is_later_than(opened):
-            raise _replacement_error(opened)
-        opened = newest
+        if not newest.is_later_than(snapshot):
+            raise _replacement_error(snapshot)
+        snapshot = newest
         if not checked and not -1 <= since <= newest.version:
             raise OptionError(
                 f"the table at {newest.url} cannot be followed after version {since}: the start is a version "
@@ -123,7 +123,7 @@ def _replacement_error(before: Snapshot) -> TableReplacedError:
     )
 
 
-def check_follow(following: FollowSpec, opened: Snapshot, options: Options) -> None:
+def check_follow(spec: FollowSpec, snapshot: Snapshot, options: Options) -> None:
     """Refuse invalid queries, conditions and columns before the first row is read.
 
     Raises:
@@ -131,38 +131,38 @@ def check_follow(following: FollowSpec, opened: Snapshot, options: Options) -> N
         PredicateError: a query names an unknown field, or a condition is malformed.
         SchemaError: the table has no such column.
     """
-    snapshot = snapshot_of_splits(opened, (), {}, identity="no inserts", change_columns=True)
+    snapshot = snapshot_of_splits(snapshot, (), {}, identity="no inserts", change_columns=True)
     table = table_context(snapshot, options)
-    for search in searches_of(_condition(following, snapshot)):
+    for search in searches_of(_condition(spec, snapshot)):
         table.bound_query(search)
-    table.select_fields(following.columns)
-    for name in following.highlight:
+    table.select_fields(spec.columns)
+    for name in spec.highlight:
         table.check_text(name)
 
 
 def inserted_rows(
-    log: TransactionLog, first: int, end: Snapshot, following: FollowSpec, options: Options
+    log: TransactionLog, first: int, end: Snapshot, spec: FollowSpec, options: Options
 ) -> pa.Table:
     """The rows that the versions from `first` up to a snapshot inserted, in the order of the versions."""
     snapshot = inserted_splits(log, first, end)
-    where = _condition(following, snapshot)
+    where = _condition(spec, snapshot)
     plan = plan_splits(snapshot, where, options)
     table, splits = plan.table, plan.splits
-    columns = table.select_fields(end.schema.names if following.columns is None else following.columns).names
-    marked = [table.column(name).name for name in following.highlight]
+    columns = table.select_fields(end.schema.names if spec.columns is None else spec.columns).names
+    marked = [table.column(name).name for name in spec.highlight]
     context = table_context(snapshot, options) if marked else table
     for name in marked:
         context.check_text(name)
     virtual: dict[str, VirtualColumn] = {HIGHLIGHT + name: Highlight(name) for name in marked}
-    spec = ScanSpec(table, (*columns, *virtual), where, virtual)
-    return pa.Table.from_batches(stream(spec, splits, log.store), spec.schema)
+    scan = ScanSpec(table, (*columns, *virtual), where, virtual)
+    return pa.Table.from_batches(stream(scan, splits, log.store), scan.schema)
 
 
 def follow(
     log: TransactionLog,
-    opened: Snapshot,
+    snapshot: Snapshot,
     options: Options,
-    following: FollowSpec,
+    spec: FollowSpec,
     since: int,
     *,
     interval: float,
@@ -173,21 +173,21 @@ def follow(
     Raises:
         QuerySyntaxError, PredicateError, SchemaError: as `check_follow` does, before it waits for rows.
     """
-    check_follow(following, opened, options)
-    versions = new_versions(log, opened, since, interval=interval, timeout=timeout)
-    tables = (inserted_rows(log, first, end, following, options) for first, end in versions)
+    check_follow(spec, snapshot, options)
+    versions = new_versions(log, snapshot, since, interval=interval, timeout=timeout)
+    tables = (inserted_rows(log, first, end, spec, options) for first, end in versions)
     return (rows for rows in tables if rows.num_rows)
 
 
-def _condition(following: FollowSpec, snapshot: Snapshot) -> Predicate | None:
+def _condition(spec: FollowSpec, snapshot: Snapshot) -> Predicate | None:
     parts: list[Predicate] = []
-    if following.query is not None:
-        field = following.field
+    if spec.query is not None:
+        field = spec.field
         is_column = field is not None and field.lower() in {name.lower() for name in snapshot.schema.names}
         column = None if field is None else Column((field,) if is_column else split_path(field))
-        parts.append(Search(SearchKind.INDEXQUERY, column, following.query))
-    if following.where is not None:
-        parts.append(table_condition(following.where, snapshot))
+        parts.append(Search(SearchKind.INDEXQUERY, column, spec.query))
+    if spec.where is not None:
+        parts.append(table_condition(spec.where, snapshot))
     return conjunction(parts)
 
 

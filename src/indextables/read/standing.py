@@ -141,7 +141,7 @@ def _pieces(counts: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 def watch(
     log: TransactionLog,
-    opened: Snapshot,
+    snapshot: Snapshot,
     options: Options,
     queries: Sequence[StandingQuery],
     *,
@@ -155,7 +155,7 @@ def watch(
     The existing index of each new split is used. The metadata of each table has the version after which to
     start again to get its rows.
     """
-    for first, end in new_versions(log, opened, since, interval=interval, timeout=timeout):
+    for first, end in new_versions(log, snapshot, since, interval=interval, timeout=timeout):
         snapshot = inserted_splits(log, first, end)
         plan = plan_splits(snapshot, None, options)
         table, splits = plan.table, plan.splits

@@ -258,25 +258,25 @@ class Writer(DataSourceArrowWriter):
         self._options: Options = _without_background(table.options)
         _reject_months(schema, ())
         on_write.check(self._options)
-        self._planned: WritePlan | None
-        self._planned, _ = plan_write(
+        self._write_plan: WritePlan | None
+        self._write_plan, _ = plan_write(
             table.log, to_arrow(schema.json()), mode=mode, partition_by=(), options=table.options
         )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMessage:
         """Write the rows of a task."""
-        if self._planned is None:
+        if self._write_plan is None:
             return WriteMessage(())
-        uploads = SplitUploads(self._table_store.open(), self._planned.target, self._options)
+        uploads = SplitUploads(self._table_store.open(), self._write_plan.target, self._options)
         try:
-            return WriteMessage(uploads.write(self._planned.convert(valid_texts(iterator))))
+            return WriteMessage(uploads.write(self._write_plan.convert(valid_texts(iterator))))
         except BaseException:
             uploads.delete_uncommitted()
             raise
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the splits of all tasks as one version."""
-        if self._planned is not None:
+        if self._write_plan is not None:
             log = open_log(self._table_store.open(), self._options, engine=ENGINE)
             self._commit(log, _adds(messages), self._options)
 
@@ -295,8 +295,8 @@ class Writer(DataSourceArrowWriter):
                 raise  # the batch was not committed by another driver of the same query
 
     def _commit(self, log: TransactionLog, adds: Sequence[Add], options: Options) -> None:
-        assert self._planned is not None
-        _, committed = finish_write(log, self._planned, adds, options)
+        assert self._write_plan is not None
+        _, committed = finish_write(log, self._write_plan, adds, options)
         if committed:
             on_write.after_write(log, options)
 

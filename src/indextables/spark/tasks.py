@@ -228,10 +228,10 @@ class WriteFunction:
     """
 
     def __init__(
-        self, table_store: StoreWithCredentials, planned: WritePlan | None, options: Options
+        self, table_store: StoreWithCredentials, write_plan: WritePlan | None, options: Options
     ) -> None:
         self._table_store = table_store
-        self._planned = planned
+        self._write_plan = write_plan
         self._options = options
 
     @property
@@ -242,16 +242,16 @@ class WriteFunction:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write all rows; returns the commit message, or an error message."""
         try:
-            adds = [] if self._planned is None else self._write_splits(self._planned, batches)
+            adds = [] if self._write_plan is None else self._write_splits(self._write_plan, batches)
         except IndexTablesError as error:
             yield _message_batch(None, str(error))
         else:
             yield _message_batch(_encoder.encode(adds), None, adds)
 
-    def _write_splits(self, planned: WritePlan, batches: Iterator[pa.RecordBatch]) -> list[Add]:
-        uploads = SplitUploads(self._table_store.open(), planned.target, self._options)
+    def _write_splits(self, write_plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> list[Add]:
+        uploads = SplitUploads(self._table_store.open(), write_plan.target, self._options)
         try:
-            return uploads.write(planned.convert(valid_texts(batches)))
+            return uploads.write(write_plan.convert(valid_texts(batches)))
         except BaseException:
             uploads.delete_uncommitted()
             raise

@@ -76,7 +76,7 @@ def write(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     on_write.check(options)
     replace, filters = request.get("replace"), request.get("filters")
     declared = request.get("declared")
-    planned, _ = plan_write(
+    write_plan, _ = plan_write(
         table.log,
         incoming,
         mode=Mode.of(request["mode"]),
@@ -86,26 +86,26 @@ def write(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
         replace=None if replace is None else Replace(replace),
         where=None if filters is None else partial(_condition, filters),
     )
-    function = WriteFunction(table.store.with_credentials(), planned, options.public())
-    shuffle = None if planned is None else _shuffle(planned, options)
+    function = WriteFunction(table.store.with_credentials(), write_plan, options.public())
+    shuffle = None if write_plan is None else _shuffle(write_plan, options)
     reply = {} if shuffle is None else {"shuffle": shuffle}
-    return reply, [pickle.dumps((function, _RESULT)), pickle.dumps(planned)]
+    return reply, [pickle.dumps((function, _RESULT)), pickle.dumps(write_plan)]
 
 
 def commit(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """Commit the splits of all tasks as one version; if that certainly failed, the splits are deleted."""
     table = locate_table(request)
-    planned: WritePlan | None = pickle.loads(blobs[0])  # noqa: S301 - this planner wrote it
-    if planned is None:
+    write_plan: WritePlan | None = pickle.loads(blobs[0])  # noqa: S301 - this planner wrote it
+    if write_plan is None:
         return {"metrics": _metrics(())}, ()
     adds = adds_of(blobs[1:])
-    options = _stream_options(table.options, request, merges=planned.mode is Mode.APPEND)
+    options = _stream_options(table.options, request, merges=write_plan.mode is Mode.APPEND)
     table = dataclasses.replace(table, options=options)
     if "stream" in request and _is_committed(table.log, options):
         delete_uncommitted(table.store, [add.path for add in adds])
         return {"metrics": _metrics(())}, ()
     try:
-        snapshot, committed = finish_write(table.log, planned, adds, options)
+        snapshot, committed = finish_write(table.log, write_plan, adds, options)
     except CommitConflictError:
         if "stream" in request and _is_committed(table.log, options):
             return {"metrics": _metrics(())}, ()  # another driver of the same query has committed the batch
@@ -211,15 +211,15 @@ def _condition(filters: Sequence[Expression], schema: pa.Schema) -> Predicate:
     return conjunction(understood) or Always(True)
 
 
-def _shuffle(planned: WritePlan, options: Options) -> Mapping[str, Any] | None:
+def _shuffle(write_plan: WritePlan, options: Options) -> Mapping[str, Any] | None:
     """How rows are distributed before they are written; None if they are not."""
     distribution = options.get(opt.DISTRIBUTION_MODE)
     if not options.get(opt.OPTIMIZE_WRITE) or distribution == "none":
         return None
-    by = planned.target.partition_columns
+    by = write_plan.target.partition_columns
     return {
         # Without partition columns, rows are distributed by all columns that can be compared.
-        "columns": list(by) or [f.name for f in planned.target.schema if kind_of(f.type) not in NESTED],
+        "columns": list(by) or [f.name for f in write_plan.target.schema if kind_of(f.type) not in NESTED],
         "strict": bool(by) and distribution == "hash",
         "bytes": options.get(opt.TARGET_SPLIT_SIZE),
     }
