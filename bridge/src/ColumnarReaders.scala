@@ -6,7 +6,7 @@ import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.arrow.memory.BufferAllocator
-import org.apache.arrow.vector.{DecimalVector, ValueVector}
+import org.apache.arrow.vector._
 import org.apache.arrow.vector.complex.StructVector
 import org.apache.arrow.vector.ipc.ArrowStreamReader
 
@@ -24,6 +24,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{Decimal, StructField, StructType}
 import org.apache.spark.sql.util.ArrowUtils
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarArray, ColumnarBatch, ColumnarMap}
+import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
 /** Reads the partitions of a scan in batches of Arrow vectors. */
@@ -58,34 +59,52 @@ class ColumnarReaders(
 private final class ScanColumn(vector: ArrowColumnVector) extends ColumnVector(vector.dataType) {
   def this(vector: ValueVector) = this(new ArrowColumnVector(vector))
 
-  /** Decimals that fit into 64 bits; null for other columns. `getDecimal` of Arrow would create two objects for each value. */
-  private val small: DecimalVector = vector.getValueVector match {
-    case decimals: DecimalVector if decimals.getPrecision <= Decimal.MAX_LONG_DIGITS => decimals
-    case _ => null
+  private val values = vector.getValueVector
+  private val anyNull = vector.hasNull
+  // Values of these types are read from memory: the accessors of Arrow check bounds and nulls for each value, and
+  // those for decimals create two objects.
+  private val isFlat = values match {
+    case _: TinyIntVector | _: SmallIntVector | _: IntVector | _: BigIntVector | _: Float4Vector | _: Float8Vector => true
+    case _: DateDayVector | _: TimeStampMicroVector | _: TimeStampMicroTZVector | _: VarCharVector => true
+    // Decimals that fit into 64 bits.
+    case decimals: DecimalVector => decimals.getPrecision <= Decimal.MAX_LONG_DIGITS
+    case _ => false
+  }
+  private val validity = if (isFlat) values.getValidityBuffer.memoryAddress else 0L
+  private val data = if (isFlat) values.getDataBuffer.memoryAddress else 0L
+  private val offsets = values match {
+    case texts: VarCharVector => texts.getOffsetBuffer.memoryAddress
+    case _ => 0L
   }
 
   // The reader frees the memory.
   override def close(): Unit = ()
   override def closeIfFreeable(): Unit = ()
-  override def hasNull: Boolean = vector.hasNull
+  override def hasNull: Boolean = anyNull
   override def numNulls(): Int = vector.numNulls()
-  override def isNullAt(row: Int): Boolean = vector.isNullAt(row)
+  override def isNullAt(row: Int): Boolean =
+    anyNull && (if (isFlat) (Platform.getByte(null, validity + (row >> 3)) >> (row & 7) & 1) == 0 else vector.isNullAt(row))
   override def getBoolean(row: Int): Boolean = vector.getBoolean(row)
-  override def getByte(row: Int): Byte = vector.getByte(row)
-  override def getShort(row: Int): Short = vector.getShort(row)
-  override def getInt(row: Int): Int = vector.getInt(row)
-  override def getLong(row: Int): Long = vector.getLong(row)
-  override def getFloat(row: Int): Float = vector.getFloat(row)
-  override def getDouble(row: Int): Double = vector.getDouble(row)
+  override def getByte(row: Int): Byte = if (isFlat) Platform.getByte(null, data + row) else vector.getByte(row)
+  override def getShort(row: Int): Short = if (isFlat) Platform.getShort(null, data + row * 2L) else vector.getShort(row)
+  override def getInt(row: Int): Int = if (isFlat) Platform.getInt(null, data + row * 4L) else vector.getInt(row)
+  override def getLong(row: Int): Long = if (isFlat) Platform.getLong(null, data + row * 8L) else vector.getLong(row)
+  override def getFloat(row: Int): Float = if (isFlat) Platform.getFloat(null, data + row * 4L) else vector.getFloat(row)
+  override def getDouble(row: Int): Double = if (isFlat) Platform.getDouble(null, data + row * 8L) else vector.getDouble(row)
   override def getArray(row: Int): ColumnarArray = vector.getArray(row)
   override def getMap(row: Int): ColumnarMap = vector.getMap(row)
-  override def getDecimal(row: Int, precision: Int, scale: Int): Decimal = small match {
-    case null => vector.getDecimal(row, precision, scale)
-    case _ if small.isNull(row) => null
+  override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =
+    if (!isFlat) vector.getDecimal(row, precision, scale)
+    else if (isNullAt(row)) null
     // A number with so few digits is in the lower half of the 16 bytes, in the byte order of this machine.
-    case _ => Decimal.createUnsafe(small.getDataBuffer.getLong(row.toLong * DecimalVector.TYPE_WIDTH), precision, scale)
-  }
-  override def getUTF8String(row: Int): UTF8String = vector.getUTF8String(row)
+    else Decimal.createUnsafe(Platform.getLong(null, data + row.toLong * DecimalVector.TYPE_WIDTH), precision, scale)
+  override def getUTF8String(row: Int): UTF8String =
+    if (offsets == 0L) vector.getUTF8String(row)
+    else if (isNullAt(row)) null
+    else {
+      val start = Platform.getInt(null, offsets + row * 4L)
+      UTF8String.fromAddress(null, data + start, Platform.getInt(null, offsets + row * 4L + 4) - start)
+    }
   override def getBinary(row: Int): Array[Byte] = vector.getBinary(row)
   override def getChild(ordinal: Int): ColumnVector = vector.getChild(ordinal)
 }
