@@ -185,6 +185,10 @@ def test_the_program_watches_with_a_file_of_queries(
     assert main([*watch, "--exec", str(tmp_path / "nothing")]) == 1
     assert "could not be run" in capsys.readouterr().err
     assert main(["watch", str(path), str(file), "--timeout", "0"]) == 3, "nothing new"
+    file.write_text("on: disk\n007: full")
+    assert main([*watch, "--json", "--columns", "id"]) == 0
+    ids = json.loads(capsys.readouterr().out)["_matching_queries"]
+    assert ids == ["on", "007"], "ids are texts, not what YAML makes of them"
     for text, problem in (
         ("- a list", "has no queries"),
         ("a: [", "is not YAML"),

@@ -206,22 +206,29 @@ def watch(
     return 0 if rows else NO_MATCHES
 
 
+# The tag of the key `<<`, whose value is a mapping with more keys.
+_YAML_MERGE = "tag:yaml.org,2002:merge"
+
+
 def _read_queries(path: str) -> Mapping[str, object]:
     """The queries of a YAML or JSON file, by their ids."""
     import yaml  # noqa: PLC0415 - only this command needs it
 
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        queries, node = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
+        loader = yaml.SafeLoader(Path(path).read_text(encoding="utf-8"))
+        node = loader.get_single_node()
+        if isinstance(node, yaml.MappingNode):
+            # An id is the text in the file: YAML takes `on` for true, and 007 for 7.
+            for key, _ in node.value:
+                key.tag = key.tag if key.tag == _YAML_MERGE else "tag:yaml.org,2002:str"
+        queries = None if node is None else loader.construct_document(node)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise CommandError(f"{path} is not YAML: {error}") from error
     if not isinstance(queries, Mapping):
         raise CommandError(f"{path} has no queries; an id and a query on each line are expected: 'id: query'")
-    # A YAML parser takes the last of equal keys; the texts of keys are compared, as ids are texts.
+    # A YAML parser takes the last of equal keys.
     members = [(str(key.value), value) for key, value in node.value]
-    if repeated := _first_duplicate([key for key, _ in members]) or _first_duplicate(
-        [str(key) for key in queries]
-    ):
+    if repeated := _first_duplicate([key for key, _ in members]):
         raise CommandError(
             f"{path} has more than one query with the id '{repeated}'; each needs an id of its own"
         )
