@@ -26,11 +26,17 @@ class IndexStream(options: util.Map[String, String], val table: IndexTable)
   private var until: Option[Long] = None
   private var newest: Option[Offset] = None
   private var progress: util.Map[String, String] = util.Map.of()
+  // Whether the table of a catalog had no log when the stream started: then its first version is new, too.
+  private var startedEmpty = false
 
   def request(more: (String, Any)*): util.Map[String, Any] =
     Json.obj(Seq("options" -> options, "zone" -> zone, "table_schema" -> table.schema.json) ++ more: _*)
 
-  override def initialOffset(): Offset = IndexOffset(Rpc("stream_start", request()).json.get("offset").asText)
+  override def initialOffset(): Offset = {
+    val reply = Rpc("stream_start", request("in_catalog" -> table.isInCatalog, "started_empty" -> startedEmpty)).json
+    startedEmpty |= !reply.has("offset")
+    Option(reply.get("offset")).map(offset => IndexOffset(offset.asText)).getOrElse(IndexStream.NoLog)
+  }
 
   override def deserializeOffset(json: String): Offset = IndexOffset(json)
 
@@ -38,9 +44,9 @@ class IndexStream(options: util.Map[String, String], val table: IndexTable)
   override def getDefaultReadLimit: ReadLimit = ReadLimit.maxFiles(Int.MaxValue)
 
   override def prepareForTriggerAvailableNow(): Unit =
-    until = Some(Rpc("stream_latest", request()).json.get("version").asLong)
+    until = Some(Rpc("stream_latest", request("in_catalog" -> table.isInCatalog)).json.get("version").asLong)
 
-  override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
+  override def latestOffset(start: Offset, limit: ReadLimit): Offset = if (start == IndexStream.NoLog) null else {
     val reply = Rpc("stream_latest", request(
       "start" -> start.json, "unlimited" -> limit.isInstanceOf[ReadAllAvailable], "until" -> until)).json
     newest = Some(IndexOffset(reply.get("newest").asText))
@@ -65,6 +71,11 @@ class IndexStream(options: util.Map[String, String], val table: IndexTable)
   override def stop(): Unit = ()
 
   override def toString: String = table.name()
+}
+
+object IndexStream {
+  // Spark requests the initial offset again until there is something to read: this one is never stored.
+  private val NoLog = IndexOffset("")
 }
 
 /** The read of a query from a stream's micro-batches: columns, virtual ones included, and pushed filters. */

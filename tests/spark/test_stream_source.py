@@ -99,6 +99,33 @@ def test_starts_limits_and_named_tables(spark: SparkSession, tmp_path: Path, pat
     assert Query(past, tmp_path / "d").run() == [[(0,), (1,), (2,)]]
 
 
+@pytest.mark.parametrize("start", [{}, {"startingVersion": "latest"}, {"startingTimestamp": "1999-01-01"}])
+def test_a_table_of_the_catalog_without_rows_is_streamed_from_its_first_rows_on(
+    spark: SparkSession, tmp_path: Path, start: dict[str, str]
+) -> None:
+    spark.sql(
+        "CREATE TABLE arriving (id long, text string) USING indextables OPTIONS ('indexing.typemap.text' 'text')"
+    )
+    try:
+        rows = spark.readStream.options(**start).table("arriving").where("text INDEXQUERY 'red'")
+        assert Query(rows.select("id"), tmp_path / "a").run() == []
+        writer = rows.select("id").writeStream.option("checkpointLocation", str(tmp_path / "b"))
+        query = writer.format("memory").queryName("arrived").start()
+        try:
+            query.processAllAvailable()
+            spark.sql("INSERT INTO arriving VALUES (1, 'red'), (2, 'blue')")
+            query.processAllAvailable()
+            spark.sql("INSERT INTO arriving VALUES (3, 'red')")
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        assert sorted(row.id for row in spark.table("arrived").collect()) == [1, 3]
+    finally:
+        spark.sql("DROP TABLE arriving")
+    with pytest.raises(PySparkException, match="arriving"):
+        spark.readStream.table("arriving")
+
+
 def test_filters_and_searches_are_answered_by_the_index(
     spark: SparkSession, tmp_path: Path, path: str
 ) -> None:

@@ -219,7 +219,7 @@ STARTING_TIMESTAMP: Option[str | None] = option(
     optional_text,
     None,
     "Instead of startingVersion: changes that were committed at this time or later, such as "
-    "2026-05-01 12:00:00 in the time zone of the session.",
+    "2026-05-01 12:00:00 in the time zone of the session, without the jar in UTC.",
     where=_BOTH,
 )
 ENDING_VERSION: Option[int | None] = option(

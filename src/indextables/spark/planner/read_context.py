@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from indextables.cache import Cache
-from indextables.errors import OptionError, PredicateError, SchemaError
+from indextables.errors import OptionError, PredicateError, SchemaError, TableNotFoundError
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options, reading
 from indextables.predicate import Column, In, Predicate, Search, SearchKind, conjunction
@@ -25,6 +25,7 @@ from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, kind_of
 from indextables.spark.planner.expressions import Scope, condition, conditions
 from indextables.spark.planner.tables import (
+    NO_LOG,
     TableLocation,
     check_columns,
     locate_table,
@@ -214,9 +215,15 @@ def _cached_table(snapshot: Snapshot, options: Options) -> TableContext:
 
 
 def stream_start(request: Request, blobs: Sequence[bytes]) -> Answer:
-    """The offset at which a new stream starts."""
+    """The offset at which a new stream starts; none if the table is in a catalog but has no log yet."""
     del blobs
-    return {"offset": start_of(_streamed_table(request)).to_json()}, ()
+    table = _streamed_table(request)
+    try:
+        return {"offset": start_of(table, started_empty=request.get("started_empty", False)).to_json()}, ()
+    except TableNotFoundError:
+        if not request.get("in_catalog"):
+            raise
+        return {}, ()
 
 
 def _streamed_table(request: Request) -> TableLocation:
@@ -234,8 +241,12 @@ def _streamed_table(request: Request) -> TableLocation:
     return table
 
 
-def start_of(table: TableLocation) -> Offset:
+def start_of(table: TableLocation, *, started_empty: bool = False) -> Offset:
     """The offset at which a new stream starts, by its options.
+
+    Args:
+        table: the table, with the options.
+        started_empty: whether the stream started when the table had no log.
 
     Raises:
         OptionError: the time at which it starts is in the future, or the table has no such version.
@@ -248,19 +259,27 @@ def start_of(table: TableLocation) -> Offset:
             f"startingTimestamp is '{moment}', which is in the future; give an earlier time, or "
             "startingVersion=latest to read the versions that are committed from now on"
         )
-    return TableStream(table.log, table.options).start(starting_version(table, table.log.snapshot()))
+    is_latest = table.options.get(reading.STARTING_VERSION) == reading.LATEST
+    first = 0 if started_empty and is_latest else starting_version(table, table.log.snapshot())
+    return TableStream(table.log, table.options).start(first)
 
 
 def stream_latest(request: Request, blobs: Sequence[bytes]) -> Answer:
     """The end offset of the next micro-batch, the newest offset, and the backlog.
 
-    Without `start` only the newest offset is returned.
+    Without `start` only the newest offset and version are returned; if the table is in a catalog but has no
+    log yet, only the version, which is -1.
     """
     del blobs
     table = _streamed_table(request)
     stream = TableStream(table.log, table.options, request.get("table_schema"))
     if "start" not in request:
-        newest = stream.end()
+        try:
+            newest = stream.end()
+        except TableNotFoundError:
+            if not request.get("in_catalog"):
+                raise
+            return {"version": NO_LOG}, ()
         return {"newest": newest.to_json(), "version": newest.version - 1}, ()
     start = Offset.from_json(request["start"])
     end, newest, backlog = stream.progress(
