@@ -8,20 +8,18 @@ import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.catalyst.analysis.Analyzer
 import org.apache.spark.sql.catalyst.parser.ParserInterface
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.internal.StaticSQLConf
-import org.apache.spark.util.Utils
 
 /** Adds the bridge to a running session, as `spark.sql.extensions` does when a session starts. */
 object Attach {
   /**
    * Attaches the session, once, and starts a planner process.
    *
-   * `python` and its `version` are the interpreter of the driver, which is used where Spark has none set.
+   * `python` and its `version` are the interpreter of the driver (PythonInterpreter).
    * Returns why the planner cannot run, or an empty text.
    */
   def attach(session: SparkSession, python: String, version: String): String = {
     attach(session)
-    PythonInterpreter.useUnlessSet(session.sparkContext, python, version)
+    PythonInterpreter.use(python, version)
     try {
       session.withActive(Rpc("ping", Json.obj()))
       ""
@@ -32,11 +30,16 @@ object Attach {
   private def firstMessage(error: Throwable): String =
     Iterator.iterate(error)(_.getCause).takeWhile(_ != null).take(10).flatMap(each => Option(each.getMessage)).toSeq.last
 
+  /**
+   * Whether a session has the bridge: from its start, attached, or from the session that it comes from. The setting does not
+   * say it: Spark ignores extensions whose jar is not there when the session starts.
+   */
+  def isAttached(session: SparkSession): Boolean =
+    session.sessionState.analyzer.hintResolutionRules.exists(_.isInstanceOf[TimeTravel])
+
   private def attach(session: SparkSession): Unit = session.synchronized {
     val state = session.sessionState
-    val configured = state.conf.getConf(StaticSQLConf.SPARK_SESSION_EXTENSIONS).exists(_.exists(isExtensions))
-    val attached = state.conf.getConfString(Mark, "false").toBoolean
-    if (!configured && !attached) {
+    if (!isAttached(session)) {
       val added = new SparkSessionExtensions
       new Extensions()(added)
       // An analyzer is built once, with the rules that its session has at that time.
@@ -55,13 +58,8 @@ object Attach {
       replace(state, _.getName == "planNormalizationRules",
         _ => state.planNormalizationRules ++ added.buildPlanNormalizationRules(session))
       SessionTables.install(session)
-      state.conf.setConfString(Mark, "true")
     }
   }
-
-  /** Whether a class is `Extensions`, perhaps by a name of IndexTables for Scala. */
-  private def isExtensions(name: String): Boolean =
-    try classOf[Extensions].isAssignableFrom(Utils.classForName[Any](name)) catch { case NonFatal(_) | _: LinkageError => false }
 
   private def append(analyzer: Analyzer, field: String, rules: Seq[Any]): Unit =
     replace(analyzer, _.getName == field, (before: Any) => before.asInstanceOf[Seq[Any]] ++ rules)
@@ -71,6 +69,4 @@ object Attach {
     field.setAccessible(true)
     field.set(owner, value(field.get(owner)))
   }
-
-  private val Mark = "spark.indextablesBridge.attached"
 }

@@ -113,6 +113,10 @@ object Rpc {
       case Right(reply) => reply
       case Left(_) if isRepeatable(op) && !call.began && idle > 0 => callRepeatedly(op, request, blobs, attempts, idle - 1)
       case Left(_) if isRepeatable(op) && attempts > 1 => callRepeatedly(op, request, blobs, attempts - 1, idle)
+      case Left(error) if processes.isEmpty =>
+        throw new Failure(
+          s"'${function.pythonExec}' ends before it runs the planner of indextables; the reason is in the log of the driver. If it " +
+            "has no indextables, set the environment variable PYSPARK_PYTHON to a Python that has it, before the session starts", Some(error))
       case Left(error) =>
         val outcome = if (isRepeatable(op)) "" else "; whether it took effect is unknown: check the table's history first"
         throw new Failure(s"the planner process of indextables ended during '$op'$outcome; run the statement again", Some(error))

@@ -1,18 +1,25 @@
-"""A session whose environment is not activated: Spark would start any `python3`, which has no indextables."""
+"""A session whose environment is not activated: Spark would start any `python3`, which has no indextables.
+
+Its settings name the bridge, whose jar is not there when it starts; Spark ignores them with a warning.
+"""
 
 import json
 import os
 import sys
+from threading import Thread
 from typing import Any
 
 import indextables
+from indextables.spark import bridge
 
 home = sys.argv[1]
 results: dict[str, Any] = {}
 del os.environ["PYSPARK_PYTHON"]
 os.environ["PATH"] = "/usr/bin:/bin"  # no Python of an environment
+os.environ["PYSPARK_DRIVER_PYTHON"] = "jupyter"  # starts notebooks, and is no Python
 
-from pyspark.sql import SparkSession  # noqa: E402 - the environment first
+from pyspark import SparkConf, SparkContext  # noqa: E402 - the environment first
+from pyspark.sql import SparkSession  # noqa: E402
 
 
 def builder() -> SparkSession.Builder:
@@ -23,12 +30,23 @@ def builder() -> SparkSession.Builder:
     return settings.config("spark.sql.warehouse.dir", f"{home}/warehouse")
 
 
+def refusal() -> str:
+    try:
+        indextables.configure(builder())
+    except indextables.IndexTablesError as error:
+        return str(error)
+    return ""
+
+
+settings = {**builder()._options, "spark.app.name": "notebook", "spark.sql.extensions": bridge.EXTENSIONS}
+context = SparkContext(conf=SparkConf().setAll(list(settings.items())))
+context.setLogLevel("OFF")
+results["running without a session"] = refusal()
 spark = builder().getOrCreate()
-spark.sparkContext.setLogLevel("OFF")
-try:
-    indextables.configure(builder())
-except indextables.IndexTablesError as error:
-    results["running"] = str(error)
+results["running"] = refusal()
+thread = Thread(target=lambda: results.update({"running in a thread": refusal()}))
+thread.start()
+thread.join()
 
 spark.sql("SELECT id FROM range(3) WHERE id > 1").collect()  # its analyzer is built
 indextables.attach(spark)

@@ -6,6 +6,7 @@ import sys
 import warnings
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -24,6 +25,9 @@ SECRETS = (
 _REDACTION = "spark.redaction.regex"
 _SQL_REDACTION = "spark.sql.redaction.options.regex"
 _DAEMON = "spark.python.daemon.module"
+# The interpreter of the driver, for the bridge (PythonInterpreter.scala).
+_PYTHON = "spark.indextablesBridge.python"
+_PYTHON_VERSION = "spark.indextablesBridge.pythonVersion"
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
@@ -57,6 +61,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     if _DAEMON not in settings and master.startswith("local"):
         # On executors of a cluster, workers of users' functions do not need indextables.
         builder.config(_DAEMON, "indextables.spark.daemon")
+    builder.config(_PYTHON, sys.executable).config(_PYTHON_VERSION, _version())
     if "spark.pyspark.python" not in settings:
         # Executors on this machine must find the packages that this interpreter has.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -87,15 +92,18 @@ def attach(spark: SparkSession) -> SparkSession:
     loader = _class_loader(spark._jvm)  # noqa: SLF001
     if _add_jar(spark._jvm, loader, jar):  # noqa: SLF001
         session.sparkContext().addJar(jar)
-    attaching = loader.loadClass(_ATTACH + "$").getField("MODULE$").get(None)
-    version = ".".join(str(part) for part in sys.version_info[:2])
-    problem = attaching.attach(session, sys.executable, version)
+    attaching = _attaching(loader)
+    problem = attaching.attach(session, sys.executable, _version())
     if problem:
         raise BridgeError(
             f"Spark's Python workers cannot run indextables: {problem}\nSet the environment variable "
             f"PYSPARK_PYTHON to a Python that has it, such as {sys.executable}, before the session starts"
         )
     return spark
+
+
+def _version() -> str:
+    return ".".join(str(part) for part in sys.version_info[:2])
 
 
 def _ignore_warning_of_pyspark() -> None:
@@ -117,25 +125,38 @@ def _ignore_warnings_of_connect(settings: dict[str, Any]) -> None:
 
 
 def _prepare_running_jvm(jar: str) -> None:
-    """Load the jar into the JVM of an earlier session; refuse if a session without the bridge runs."""
+    """Load the jar into the JVM of an earlier session; refuse if Spark runs without the bridge."""
     gateway: Any = getattr(SparkContext, "_gateway", None)
     if gateway is None:
         return
     loader = _class_loader(gateway.jvm)
-    running = SparkSession.getActiveSession()
-    if running is None:
+    context: Any = getattr(SparkContext, "_active_spark_context", None)
+    if context is None:
         # A JVM reads spark.jars only when it starts; this one outlived the session that started it.
         _add_jar(gateway.jvm, loader, jar)
-    elif not _has_bridge(running):
+    elif not _has_bridge(context, loader):
         raise BridgeError(
-            "a Spark session without the bridge is running, and getOrCreate() would return it; use "
-            "indextables.attach(spark) with the running session, or call spark.stop() before configure"
+            "Spark is running without the bridge, and getOrCreate() would return the session that it has, or "
+            "build one without it; use indextables.attach(spark) with that session, or call spark.stop() "
+            "before configure"
         )
 
 
-def _has_bridge(running: SparkSession) -> bool:
-    attached = running.conf.get("spark.indextablesBridge.attached", "false") == "true"
-    return attached or _has_extensions(str(running.conf.get(_EXTENSIONS, "")))
+def _has_bridge(context: Any, loader: Any) -> bool:  # noqa: ANN401
+    """Whether the session that `getOrCreate()` returns has the bridge, in any thread."""
+    try:
+        attaching = _attaching(loader)
+    except Py4JJavaError:
+        return False  # the JVM has no such class
+    session: Any = getattr(SparkSession, "_instantiatedSession", None)
+    if session is None or session.sparkContext is not context:
+        return _has_extensions(context.getConf().get(_EXTENSIONS, ""))
+    return bool(attaching.isAttached(session._jsparkSession))  # noqa: SLF001
+
+
+def _attaching(loader: Any) -> Any:  # noqa: ANN401
+    """The object of the JVM that attaches sessions; raises Py4JJavaError if its jar is not loaded."""
+    return loader.loadClass(_ATTACH + "$").getField("MODULE$").get(None)
 
 
 def _has_extensions(setting: str) -> bool:
