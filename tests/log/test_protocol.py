@@ -75,11 +75,12 @@ def test_an_upgrade_keeps_the_features_that_a_table_has(tmp_path: Path) -> None:
     assert after.protocol.writer_features == ["checkpoint", "parquetSplits"]
 
 
+@pytest.mark.parametrize(("enabled", "interval"), [("true", "100"), ("true", "0"), ("false", "10")])
 def test_an_upgrade_is_followed_by_a_state_that_says_so_to_releases_that_read_states_only(
-    tmp_path: Path,
+    tmp_path: Path, enabled: str, interval: str
 ) -> None:
     on_old_protocol(str(tmp_path / "t"))
-    log = a_log(str(tmp_path / "t"), {"checkpoint.enabled": "true", "checkpoint.interval": "100"})
+    log = a_log(str(tmp_path / "t"), {"checkpoint.enabled": enabled, "checkpoint.interval": interval})
     after = append(log, split("ours.split", **OURS))
     invalidate()
     read = a_log(str(tmp_path / "t")).snapshot()

@@ -17,6 +17,7 @@ from indextables.errors import (
     TableNotFoundError,
     TableReplacedError,
     VersionNotFoundError,
+    is_panic,
 )
 from indextables.log import retention
 from indextables.log.changes import (
@@ -525,19 +526,21 @@ class TransactionLog:
 
         After a change of the protocol one is always due: some releases of the original read states only.
         """
-        interval = self.options.get(opt.CHECKPOINT_INTERVAL)
-        if not self.options.get(opt.CHECKPOINT_ENABLED) or interval == 0:
-            return
-        merged = draft.operation == MERGE and self.options.get(opt.COMPACT_AFTER_MERGE)
+        interval = (
+            self.options.get(opt.CHECKPOINT_INTERVAL) if self.options.get(opt.CHECKPOINT_ENABLED) else 0
+        )
+        merged = interval > 0 and draft.operation == MERGE and self.options.get(opt.COMPACT_AFTER_MERGE)
         # A merge may have written one just before.
         is_recent = after.base.state is not None and after.version - after.base.version <= interval // 2
-        if merged or upgraded or (after.version % interval == 0 and not is_recent):
+        if merged or upgraded or (interval > 0 and after.version % interval == 0 and not is_recent):
             try:
                 # Read from storage, so that the newest state is extended.
                 newest, _ = self._read_newest()
                 if existing_state(newest) is None:
                     self._write_state(newest, compact=merged, after_commit=True)
-            except Exception as error:  # noqa: BLE001 - the commit is visible, whatever went wrong after it
+            except BaseException as error:  # the commit is visible, whatever went wrong after it
+                if not isinstance(error, Exception) and not is_panic(error):
+                    raise
                 _logger.warning("no state written at version %d of %s: %s", after.version, after.url, error)
                 return
             self._clean_if_due(after)
@@ -550,7 +553,9 @@ class TransactionLog:
             listing = full_listing(self._loader.log)
             if retention.Retention.of(self.options).is_due(listing, self._env.now_ms()):
                 self.clean()
-        except Exception as error:  # noqa: BLE001 - the commit is visible, whatever went wrong after it
+        except BaseException as error:  # the commit is visible, whatever went wrong after it
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
             _logger.warning("expired files of the log of %s were not deleted: %s", after.url, error)
 
     def _is_clean(self, snapshot: Snapshot) -> bool:
