@@ -51,8 +51,8 @@ def build(folder: Path, files: int, *, partitions: int, **options: object) -> Pa
         )
     )
     assert created is not None
-    listed = entries(files, partitions=partitions)
-    full = replace(created, base=BaseState(0, listed=listed))
+    file_list = entries(files, partitions=partitions)
+    full = replace(created, base=BaseState(0, file_list=file_list))
     checkpoint(Loader(log.store.at(LOG_FOLDER), log.options), full, Environment(), compact=True)
     return folder
 

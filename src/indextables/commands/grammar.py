@@ -477,9 +477,9 @@ def _misspelling(cursor: _CommandCursor, openings: Sequence[str]) -> CommandErro
     text = " ".join(words[:5])
     similar = difflib.get_close_matches(text, [_with_system_name(o, words) for o in openings], 1, 0.5)
     hint = f"; did you mean {similar[0]}?" if similar else ""
-    listed = ", ".join(o for o in sorted(openings) if o.split()[0] == first) or ", ".join(verbs)
+    choices = ", ".join(o for o in sorted(openings) if o.split()[0] == first) or ", ".join(verbs)
     position = 0 if first not in verbs else cursor.tokens[2].start
-    return cursor.wrong(f"this is not a command{hint}\nThere are: {listed}", position)
+    return cursor.wrong(f"this is not a command{hint}\nThere are: {choices}", position)
 
 
 def _with_system_name(opening: str, words: Sequence[str]) -> str:

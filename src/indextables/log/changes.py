@@ -164,8 +164,8 @@ class _Before:
         snapshot = self.snapshot()
         if snapshot is None:
             return {}
-        listed = snapshot.files()
-        entries = listed.filter(pc.is_in(listed["path"], value_set=pa.array(list(paths), pa.string())))
+        file_list = snapshot.files()
+        entries = file_list.filter(pc.is_in(file_list["path"], value_set=pa.array(list(paths), pa.string())))
         return {add.path: add for add in file_lists.to_adds(entries)}
 
 
@@ -330,11 +330,11 @@ def snapshot_of_splits(
         SchemaError: the table has a column of one of these names.
     """
     metadata = _with_registry(end.metadata, {**registry, **end.registry})
-    listed = _file_list(parts)
+    file_list = _file_list(parts)
     if change_columns:
         metadata = change_metadata(metadata, end.url)
-        listed = _with_change_values(listed, parts)
-    base = BaseState(end.version, listed=listed)
+        file_list = _with_change_values(file_list, parts)
+    base = BaseState(end.version, file_list=file_list)
     return replace(
         end,
         metadata=metadata,
@@ -381,14 +381,14 @@ def _file_list(parts: Sequence[ChangedSplits]) -> pa.Table:
             lists += [part.files for part in group]
             continue
         some = list(group)
-        listed = file_lists.from_adds([add for part in some for add in part.files], version=0, timestamp=0)
+        entries = file_lists.from_adds([add for part in some for add in part.files], version=0, timestamp=0)
         for name, values in (
             ("addedAtVersion", _of_each_split(some, [part.version for part in some])),
             ("addedAtTimestamp", _of_each_split(some, [part.timestamp for part in some])),
         ):
-            place = listed.schema.get_field_index(name)
-            listed = listed.set_column(place, listed.schema.field(place), values)
-        lists.append(file_lists.with_unescaped_partitions(listed))
+            place = entries.schema.get_field_index(name)
+            entries = entries.set_column(place, entries.schema.field(place), values)
+        lists.append(file_lists.with_unescaped_partitions(entries))
     return pa.concat_tables(lists) if lists else file_lists.empty()
 
 

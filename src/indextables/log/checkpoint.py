@@ -399,20 +399,20 @@ class _StateWriter:
 
     def compact_state(self) -> StateManifest:
         threshold = self.loader.options.get(opt.RENORMALIZE_THRESHOLD)
-        listed, inline = deduplicate_files(self.snapshot.files(), self.snapshot.registry)
+        file_list, inline = deduplicate_files(self.snapshot.files(), self.snapshot.registry)
         schemas = {**self.snapshot.registry, **inline}
-        listed, registry = renormalize(listed, schemas, threshold=threshold)
-        listed = sorted_by_partition(listed, self.snapshot.schema, self.snapshot.partition_columns)
+        file_list, registry = renormalize(file_list, schemas, threshold=threshold)
+        file_list = sorted_by_partition(file_list, self.snapshot.schema, self.snapshot.partition_columns)
         with ThreadPoolExecutor(_WRITERS) as pool:
-            manifests = tuple(pool.map(self._write_manifest, self._chunks(listed)))
+            manifests = tuple(pool.map(self._write_manifest, self._chunks(file_list)))
         return self._state(
             manifests=manifests,
             tombstones=(),
-            num_files=listed.num_rows,
-            total_bytes=_bytes(listed),
+            num_files=file_list.num_rows,
+            total_bytes=_bytes(file_list),
             registry=registry,
-            skips=_live_skips(self.snapshot, listed),
-            filters=self._bundles(listed, whole=True),
+            skips=_live_skips(self.snapshot, file_list),
+            filters=self._bundles(file_list, whole=True),
         )
 
     def _bundles(self, entries: pa.Table, *, whole: bool) -> Sequence[FilterBundle]:
@@ -429,10 +429,10 @@ class _StateWriter:
             token=self.env.token,
         )
 
-    def _chunks(self, listed: pa.Table) -> Iterator[pa.Table]:
+    def _chunks(self, file_list: pa.Table) -> Iterator[pa.Table]:
         size = self.loader.options.get(opt.STATE_ENTRIES_PER_MANIFEST)
-        for start in range(0, listed.num_rows, size):
-            yield from _cut(listed.slice(start, size))
+        for start in range(0, file_list.num_rows, size):
+            yield from _cut(file_list.slice(start, size))
 
     def _write_manifest(self, entries: pa.Table) -> ManifestInfo:
         partition_columns = self.snapshot.partition_columns
@@ -499,10 +499,10 @@ def _cut(entries: pa.Table) -> Iterator[pa.Table]:
         yield entries
 
 
-def _live_skips(snapshot: Snapshot, listed: pa.Table) -> list[MergeSkip]:
+def _live_skips(snapshot: Snapshot, file_list: pa.Table) -> list[MergeSkip]:
     """The splits that a merge skipped, except those that a concurrent commit removed."""
     paths = pa.array(snapshot.skips, pa.string())
-    live = pc.is_in(paths, value_set=listed["path"].combine_chunks()).to_pylist()
+    live = pc.is_in(paths, value_set=file_list["path"].combine_chunks()).to_pylist()
     return [skip for skip, is_live in zip(snapshot.skips.values(), live, strict=True) if is_live]
 
 
@@ -558,7 +558,7 @@ def _point_at(loader: Loader, state: StateManifest) -> None:
 
 def _write_json(loader: Loader, snapshot: Snapshot, env: Environment) -> CheckpointResult:
     """Write the older form of a state: a JSON checkpoint, which lists the actions of the whole table."""
-    listed = snapshot.files()
+    file_list = snapshot.files()
     actions: list[Action] = [
         CommitInfo(
             timestamp=snapshot.timestamp or 0,
@@ -569,8 +569,8 @@ def _write_json(loader: Loader, snapshot: Snapshot, env: Environment) -> Checkpo
         snapshot.protocol,
         _metadata_with(snapshot.metadata, snapshot.registry),
         *snapshot.txns.values(),
-        *_live_skips(snapshot, listed),
-        *to_adds(listed),
+        *_live_skips(snapshot, file_list),
+        *to_adds(file_list),
     ]
     written = encode_checkpoint(actions, version=snapshot.version, now_ms=env.now_ms())
     if not _has_version(loader, snapshot):
@@ -604,7 +604,7 @@ def _write_json(loader: Loader, snapshot: Snapshot, env: Environment) -> Checkpo
             version=snapshot.version,
             size=len(actions),
             size_in_bytes=sum(len(data) for data in written.files.values()),
-            num_files=listed.num_rows,
+            num_files=file_list.num_rows,
             created_time=env.now_ms(),
             parts=written.parts,
             checkpoint_id=written.checkpoint_id,

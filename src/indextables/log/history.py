@@ -235,8 +235,8 @@ def changes_since(loader: Loader, listing: Listing, since: int, now: Snapshot) -
     return Changes(since, now.version, added, _paths(gone))
 
 
-def _paths(listed: pa.Table) -> pa.Array:
-    return listed["path"].combine_chunks()
+def _paths(file_list: pa.Table) -> pa.Array:
+    return file_list["path"].combine_chunks()
 
 
 @dataclass(frozen=True, slots=True)

@@ -349,16 +349,16 @@ class Loader:
             mergeskips=list(delta.skips.values()),
             txns=list(delta.txns.values()),
         )
-        listed = delta.files() if delta.added else files.FILES.empty_table()
+        file_list = delta.files() if delta.added else files.FILES.empty_table()
         if self.options.get(opt.STATE_FORMAT) != "json" and _is_new(self.log.url):
             _logger.warning(
                 "%s: version %d is read from a JSON checkpoint of %d splits, which takes longer than an Avro "
                 "state; CHECKPOINT INDEXTABLES writes one, and state.format=json says that this is intended",
                 self.log.url,
                 base.version,
-                listed.num_rows,
+                file_list.num_rows,
             )
-        return BaseState(base.version, "", None, listed), header, delta.metadata, delta.protocol
+        return BaseState(base.version, "", None, file_list), header, delta.metadata, delta.protocol
 
     def read_missing_header(self, version: int) -> StateHeader:
         """The batches of streams and the skipped splits, which states of other engines do not have.

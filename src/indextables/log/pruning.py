@@ -185,18 +185,20 @@ class _Evaluator:
         """`<=>` is false, not unknown, for a null beside a value."""
         return TruthMasks(equal.true, equal.false | self._is_null(column).true, self._all(False))
 
-    def _in(self, listed: In) -> TruthMasks:
-        if not listed.values:
+    def _in(self, condition: In) -> TruthMasks:
+        if not condition.values:
             return TruthMasks(self._all(False), self._all(True), self._all(True))
-        field = self._source.field_of(listed.column.path)
+        field = self._source.field_of(condition.column.path)
         if field is None:
             return self._unknown()
-        array = listed.array
-        present = Values(array.drop_null()) if array is not None else [v for v in listed.values if v.is_valid]
+        array = condition.array
+        present = (
+            Values(array.drop_null()) if array is not None else [v for v in condition.values if v.is_valid]
+        )
         metrics = self._source.metrics(field)
-        if metrics.low is None or metrics.high is None or _is_long_and_unordered(listed, field.type):
+        if metrics.low is None or metrics.high is None or _is_long_and_unordered(condition, field.type):
             verdict = self._unknown()
-        elif (many := _many(listed, field.type, metrics)) is not None:
+        elif (many := _many(condition, field.type, metrics)) is not None:
             verdict = self._of_values(field, metrics, *_among_many(metrics, many))
         else:
             points = [threshold(value, field.type) for value in present]
@@ -204,7 +206,7 @@ class _Evaluator:
             whole = len(usable) == len(points)
             verdict = self._of_values(field, metrics, *_among(metrics, usable)) if whole else self._unknown()
         # If the list has a null, the result for values that are not in it is unknown.
-        if len(present) < len(listed.values):
+        if len(present) < len(condition.values):
             return TruthMasks(verdict.true, self._all(False), self._all(True))
         return verdict
 
@@ -310,17 +312,17 @@ def _among(metrics: ColumnMetrics, points: list[Threshold]) -> tuple[Mask, Mask]
     return true, every
 
 
-def _is_long_and_unordered(listed: In, arrow: pa.DataType) -> bool:
+def _is_long_and_unordered(condition: In, arrow: pa.DataType) -> bool:
     """Whether a list has many values of a type that cannot be compared with bounds."""
-    return len(listed.values) > _IN_GROUPS and to_scale(pa.array([], arrow)) is None
+    return len(condition.values) > _IN_GROUPS and to_scale(pa.array([], arrow)) is None
 
 
-def _many(listed: In, arrow: pa.DataType, metrics: ColumnMetrics) -> pa.Array | None:
+def _many(condition: In, arrow: pa.DataType, metrics: ColumnMetrics) -> pa.Array | None:
     """The values of a long list on the scale of the bounds; None if it is short or of another type."""
-    if listed.array is None or len(listed.values) <= _IN_GROUPS or listed.array.type != arrow:
+    if condition.array is None or len(condition.values) <= _IN_GROUPS or condition.array.type != arrow:
         return None
     assert metrics.low is not None
-    points = to_scale(listed.array.drop_null())
+    points = to_scale(condition.array.drop_null())
     return None if points is None or points.type != metrics.low.type else points
 
 
@@ -344,8 +346,8 @@ def _among_many(metrics: ColumnMetrics, points: pa.Array) -> tuple[Mask, Mask]:
         single &= ~metrics.open_ended
     if not single.any():
         return true, np.ones(metrics.count, dtype=np.bool_)
-    listed = as_mask(pc.is_in(metrics.low, value_set=points))
-    return true & ~(single & ~listed), ~(single & listed)
+    is_member = as_mask(pc.is_in(metrics.low, value_set=points))
+    return true & ~(single & ~is_member), ~(single & is_member)
 
 
 def _any_between(points: pa.Array, metrics: ColumnMetrics, file: int) -> bool:
@@ -513,8 +515,10 @@ def _entries_of(files: pa.Table, schema: pa.Schema, partition_columns: Sequence[
         or read.partition_columns != columns
     ):
         batches = files.select([name for name in _READ if name in files.column_names]).to_batches()
-        listed = ref(files, lambda _: _read_entries.pop(key, None))
-        read = _ReadEntries(listed, schema, columns, [Entries(batch, schema, columns) for batch in batches])
+        files_ref = ref(files, lambda _: _read_entries.pop(key, None))
+        read = _ReadEntries(
+            files_ref, schema, columns, [Entries(batch, schema, columns) for batch in batches]
+        )
         _read_entries[key] = read
     return read.batches
 

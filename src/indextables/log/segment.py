@@ -107,9 +107,9 @@ def _pointer_and_files(log: Store) -> tuple[Pointer | None, list[ObjectInfo] | N
     if not log.lists_in_pages:
         return read_pointer(log), None
     with ThreadPoolExecutor(1, thread_name_prefix="indextables-list") as thread:
-        listed = thread.submit(lambda: list(islice(log.list(), _MAX_FIRST_FILES)))
+        listing = thread.submit(lambda: list(islice(log.list(), _MAX_FIRST_FILES)))
         pointer = read_pointer(log)
-        files = listed.result()
+        files = listing.result()
     return pointer, files if len(files) < _MAX_FIRST_FILES else None
 
 
@@ -172,15 +172,15 @@ def _list_from(log: Store, version: int, files: Iterable[ObjectInfo] | None) -> 
     after = version_file(version - 1)
     if files is not None:
         return Listing.of(info for info in files if info.path > after)
-    listed = log.list(after=after)
+    infos = log.list(after=after)
     if log.lists_in_pages:
-        first = list(islice(listed, _MAX_FIRST_FILES))
+        first = list(islice(infos, _MAX_FIRST_FILES))
         if len(first) < _MAX_FIRST_FILES:
             return Listing.of(first)
-        listed = chain(first, listed)
+        infos = chain(first, infos)
     # States first if possible: the version file of a state is created before the state.
     states = list(log.list(after=state_folder(version)))
-    versions = takewhile(lambda info: info.path < MANIFEST_FOLDER, listed)
+    versions = takewhile(lambda info: info.path < MANIFEST_FOLDER, infos)
     return Listing.of((*versions, *states))
 
 

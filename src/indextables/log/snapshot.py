@@ -144,11 +144,13 @@ class Delta:
         if not self.added:
             return files.FILES.empty_table()
         adds, versions, stamps = zip(*self.added.values(), strict=True)
-        listed = files.from_adds(adds, version=0, timestamp=0)
+        file_list = files.from_adds(adds, version=0, timestamp=0)
         for name, values in (("addedAtVersion", versions), ("addedAtTimestamp", stamps)):
-            place = listed.schema.get_field_index(name)
-            listed = listed.set_column(place, listed.schema.field(place), pa.array(values, pa.int64()))
-        return with_unescaped_partitions(listed)
+            place = file_list.schema.get_field_index(name)
+            file_list = file_list.set_column(
+                place, file_list.schema.field(place), pa.array(values, pa.int64())
+            )
+        return with_unescaped_partitions(file_list)
 
 
 # The length of the ids of our manifests, whose bounds follow the order of the columns' types.
@@ -175,7 +177,7 @@ class BaseState:
     version: int = -1
     folder: str = ""
     state: StateManifest | None = None
-    listed: pa.Table | None = None
+    file_list: pa.Table | None = None
 
 
 class FileLists(Protocol_):
@@ -187,13 +189,13 @@ class FileLists(Protocol_):
     def has(self, key: SnapshotKey) -> bool:
         """Whether the live splits of a snapshot are cached; counts as neither hit nor miss."""
 
-    def put(self, key: SnapshotKey, listed: pa.Table) -> None:
+    def put(self, key: SnapshotKey, file_list: pa.Table) -> None:
         """Cache the live splits of a snapshot."""
 
     def get_selection(self, selection: Selection) -> pa.Table | None:
         """The entries of some blocks; None if they are not cached."""
 
-    def put_selection(self, selection: Selection, listed: pa.Table) -> None:
+    def put_selection(self, selection: Selection, file_list: pa.Table) -> None:
         """Cache the entries of some blocks."""
 
     def get_start(self, path: str) -> ManifestStart | None:
@@ -355,24 +357,24 @@ class Snapshot:
 
         Columns are those of a manifest entry (`log.format.files.FILES`), rows in the order of their addition.
         """
-        listed, mask = self.select(where)
-        return listed if mask is None else listed.filter(mask)
+        file_list, mask = self.select(where)
+        return file_list if mask is None else file_list.filter(mask)
 
     def select(self, where: Predicate | None) -> tuple[pa.Table, pa.BooleanArray | None]:
         """Live splits, and which of them can hold a row for which the condition is true; None for all."""
-        listed = self._cached_files()
-        if listed is None:
-            listed, is_whole = self._read(where)
+        file_list = self._cached_files()
+        if file_list is None:
+            file_list, is_whole = self._read(where)
             if is_whole and self.lists:
-                self.lists.put(self.key, listed)
-        if where is None or listed.num_rows == 0:
-            return listed, None
-        mask = prune(listed, where, self.schema, self.partition_columns)
-        return listed, None if mask.true_count == len(mask) else mask
+                self.lists.put(self.key, file_list)
+        if where is None or file_list.num_rows == 0:
+            return file_list, None
+        mask = prune(file_list, where, self.schema, self.partition_columns)
+        return file_list, None if mask.true_count == len(mask) else mask
 
-    def is_cached(self, listed: pa.Table) -> bool:
+    def is_cached(self, file_list: pa.Table) -> bool:
         """Whether this is the list of all live splits, and is in the cache."""
-        return self.lists is not None and self.lists.has(self.key) and self.lists.get(self.key) is listed
+        return self.lists is not None and self.lists.has(self.key) and self.lists.get(self.key) is file_list
 
     def then(
         self, versions: Sequence[tuple[int, Sequence[Action]]], identity: str, at_least: int | None = None
@@ -427,14 +429,14 @@ class Snapshot:
         """The file list, if it or that of an earlier snapshot is cached."""
         if self.lists is None:
             return None
-        listed = self.lists.get(self.key)
-        if listed is None and self.since is not None:
+        file_list = self.lists.get(self.key)
+        if file_list is None and self.since is not None:
             key, delta = self.since
             earlier = self.lists.get(key) if self.lists.has(key) else None
             if earlier is not None:
-                listed = _apply(earlier, delta)
-                self.lists.put(self.key, listed)
-        return listed
+                file_list = _apply(earlier, delta)
+                self.lists.put(self.key, file_list)
+        return file_list
 
     def _read(self, where: Predicate | None) -> tuple[pa.Table, bool]:
         """The live splits that manifests and blocks do not exclude, and whether these are all splits."""
@@ -450,16 +452,18 @@ class Snapshot:
                 except CorruptLogError:
                     raise error from None
                 return other.files(where), where is None
-            listed = _apply(base, self.delta, tombstones)
-        if listed["companionSourceFiles"].null_count < listed.num_rows and not is_companion(self.protocol):
+            file_list = _apply(base, self.delta, tombstones)
+        if file_list["companionSourceFiles"].null_count < file_list.num_rows and not is_companion(
+            self.protocol
+        ):
             raise companion_error(self.metadata, self.url)
-        metrics.record("indextables.state.read.file_count", listed.num_rows)
-        return listed, is_whole
+        metrics.record("indextables.state.read.file_count", file_list.num_rows)
+        return file_list, is_whole
 
     def _base_files(self, where: Predicate | None) -> tuple[pa.Table, bool]:
         """The entries of the base, and whether these are all of them."""
-        if self.base.listed is not None:
-            return self.base.listed, True
+        if self.base.file_list is not None:
+            return self.base.file_list, True
         state = self.base.state
         manifests = [m for m in state.manifests if self._may_hold(m, where)] if state else []
         metrics.record("indextables.state.read.manifest_count", len(manifests))
@@ -487,10 +491,10 @@ class Snapshot:
         )
         if not tables:
             return files.FILES.empty_table(), is_whole
-        listed = with_unescaped_partitions(_last_of_each_path(tables))
+        file_list = with_unescaped_partitions(_last_of_each_path(tables))
         if not is_whole and self.lists:
-            self.lists.put_selection(selection, listed)
-        return listed, is_whole
+            self.lists.put_selection(selection, file_list)
+        return file_list, is_whole
 
     def _each_manifest(self, read: Callable[[M], T], manifests: Sequence[M]) -> list[T]:
         """What is read of each manifest, in their order."""
@@ -548,19 +552,19 @@ def is_own_manifest(manifest_path: str) -> bool:
     return len(name.removeprefix("manifest-").removesuffix(".avro")) == MANIFEST_ID_LENGTH
 
 
-def _apply(listed: pa.Table, delta: Delta, tombstones: Iterable[str] = ()) -> pa.Table:
+def _apply(file_list: pa.Table, delta: Delta, tombstones: Iterable[str] = ()) -> pa.Table:
     """Apply a delta to a file list: drop the paths that it removed or added again, append what it added."""
     hidden = {*tombstones, *delta.removed, *delta.added}
-    if hidden and listed.num_rows:
+    if hidden and file_list.num_rows:
         paths = pa.array(list(hidden), pa.string())
-        is_removed = pc.is_in(listed["path"], value_set=paths)
+        is_removed = pc.is_in(file_list["path"], value_set=paths)
         if pc.any(is_removed).as_py():
-            listed = listed.filter(pc.invert(is_removed))
+            file_list = file_list.filter(pc.invert(is_removed))
     if delta.added:
-        listed = pa.concat_tables([listed, delta.files()])
-    chunks = listed["path"].num_chunks
-    few = _MAX_CHUNKS if listed.num_rows > _SMALL_LIST else 1
-    return listed.combine_chunks() if chunks > few else listed
+        file_list = pa.concat_tables([file_list, delta.files()])
+    chunks = file_list["path"].num_chunks
+    few = _MAX_CHUNKS if file_list.num_rows > _SMALL_LIST else 1
+    return file_list.combine_chunks() if chunks > few else file_list
 
 
 def _last_of_each_path(tables: list[pa.Table]) -> pa.Table:

@@ -55,7 +55,7 @@ NEWEST: Cache[Key, tuple[Snapshot, Stamp | None]] = Cache()
 VERSIONS: Cache[Key, tuple[list[Action], int]] = Cache(weigh=lambda read: read[1])
 METADATA: Cache[Key, Metadata] = Cache()
 # By snapshot, or by the blocks that they are from.
-FILE_LISTS: Cache[Key, pa.Table] = Cache(weigh=lambda listed: int(listed.nbytes))
+FILE_LISTS: Cache[Key, pa.Table] = Cache(weigh=lambda file_list: int(file_list.nbytes))
 MANIFEST_STARTS: Cache[Key, ManifestStart] = Cache(weigh=lambda start: start.nbytes)
 # The starts of manifests are small, and version files are merged into file lists: what each may take of the
 # memory of file lists, besides that.
@@ -124,17 +124,17 @@ class FileListCache:
         """Whether the live splits of a snapshot are cached; counts as neither hit nor miss."""
         return self._limits.capacity > 0 and FILE_LISTS.has((self._scope, key), ttl_ms=self._limits.ttl_ms)
 
-    def put(self, key: SnapshotKey, listed: pa.Table) -> None:
+    def put(self, key: SnapshotKey, file_list: pa.Table) -> None:
         """Cache the live splits of a snapshot."""
-        self._put(key, listed)
+        self._put(key, file_list)
 
     def get_selection(self, selection: Selection) -> pa.Table | None:
         """The entries of some blocks; None if they are not cached."""
         return self._get(selection)
 
-    def put_selection(self, selection: Selection, listed: pa.Table) -> None:
+    def put_selection(self, selection: Selection, file_list: pa.Table) -> None:
         """Cache the entries of some blocks."""
-        self._put(selection, listed)
+        self._put(selection, file_list)
 
     def get_start(self, path: str) -> ManifestStart | None:
         """The start of a manifest; None if it is not cached."""
@@ -152,10 +152,10 @@ class FileListCache:
             return None
         return FILE_LISTS.get((self._scope, key), ttl_ms=self._limits.ttl_ms)
 
-    def _put(self, key: Hashable, listed: pa.Table) -> None:
+    def _put(self, key: Hashable, file_list: pa.Table) -> None:
         if self._limits.capacity:
             FILE_LISTS.put(
-                (self._scope, key), listed, capacity=self._limits.capacity, max_weight=self._max_bytes
+                (self._scope, key), file_list, capacity=self._limits.capacity, max_weight=self._max_bytes
             )
 
 

@@ -60,9 +60,9 @@ class Conversion:
 
 def originals(snapshot: Snapshot, where: Predicate | None) -> pa.Table:
     """Return the splits of IndexTables for Scala in the chosen partitions, the oldest first."""
-    listed = in_partitions(snapshot, where)
-    other = [PARQUET_TAG not in (tags or ()) for tags in listed["splitTags"].to_pylist()]
-    return listed.filter(pa.array(other, pa.bool_())).sort_by("modificationTime")
+    file_list = in_partitions(snapshot, where)
+    other = [PARQUET_TAG not in (tags or ()) for tags in file_list["splitTags"].to_pylist()]
+    return file_list.filter(pa.array(other, pa.bool_())).sort_by("modificationTime")
 
 
 def condition(snapshot: Snapshot, where: str | None) -> Predicate | None:

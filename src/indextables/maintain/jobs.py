@@ -374,12 +374,12 @@ def to_fields(job: Job) -> dict[str, Any]:
 
 def find_jobs(kind: JobKind, table: str | None = None, job_id: str | None = None) -> list[Job]:
     """The jobs of this machine, or the one with an id; CommandError if there is no such job."""
-    listed = [each for each in jobs(kind, table) if job_id in (None, each.id)]
-    if job_id is not None and not listed:
+    records = [each for each in jobs(kind, table) if job_id in (None, each.id)]
+    if job_id is not None and not records:
         raise CommandError(
             f"there is no {kind} job '{job_id}'; DESCRIBE INDEXTABLES {kind.upper()} JOBS lists them"
         )
-    return listed
+    return records
 
 
 def wait(records: Sequence[Job], seconds: float) -> list[Job]:

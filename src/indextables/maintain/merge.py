@@ -238,11 +238,11 @@ def plan(
 
     `where` is a condition on partition columns; `max_sources` is the maximum number of splits in a group.
     """
-    listed = in_partitions(snapshot, where)
+    file_list = in_partitions(snapshot, where)
     cooling_down = [p for p, skip in snapshot.skips.items() if skip.retry_after and skip.retry_after > now_ms]
-    small = pc.less(listed["size"], int(target_bytes * options.get(opt.MERGE_SKIP_THRESHOLD)))
-    available = pc.invert(pc.is_in(listed["path"], value_set=pa.array(cooling_down, pa.string())))
-    candidates = listed.filter(pc.and_(small, available)).sort_by("modificationTime")
+    small = pc.less(file_list["size"], int(target_bytes * options.get(opt.MERGE_SKIP_THRESHOLD)))
+    available = pc.invert(pc.is_in(file_list["path"], value_set=pa.array(cooling_down, pa.string())))
+    candidates = file_list.filter(pc.and_(small, available)).sort_by("modificationTime")
     most = max_sources or options.get(opt.MERGE_MAX_SOURCES)
     by_partition: dict[tuple[tuple[str, str | None], ...], list[MergeInput]] = {}
     for add in file_lists.to_adds(candidates):
@@ -297,8 +297,8 @@ def finish(
 ) -> Snapshot:
     """Commit a version that adds merged splits, removes their sources, and marks unreadable splits."""
     gone = pa.array([path for r in results if r.add for path in r.paths], pa.string())
-    listed = snapshot.files()
-    removed = listed.filter(pc.is_in(listed["path"], value_set=gone))
+    file_list = snapshot.files()
+    removed = file_list.filter(pc.is_in(file_list["path"], value_set=gone))
     adds = tuple(r.add for r in results if r.add is not None)
     skips = tuple(_skips(snapshot, results, options, now_ms))
     if not adds and not skips:

@@ -111,12 +111,12 @@ def _metadata_to_restore(then: Metadata, now: Metadata) -> Metadata | None:
     return None if same else msgspec.structs.replace(then, configuration=configuration)
 
 
-def _paths(listed: pa.Table) -> pa.Array:
-    return listed["path"].combine_chunks()
+def _paths(file_list: pa.Table) -> pa.Array:
+    return file_list["path"].combine_chunks()
 
 
-def _bytes(listed: pa.Table) -> int:
-    return pc.sum(listed["size"]).as_py() or 0
+def _bytes(file_list: pa.Table) -> int:
+    return pc.sum(file_list["size"]).as_py() or 0
 
 
 @dataclass(frozen=True, slots=True)

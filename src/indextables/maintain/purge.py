@@ -189,8 +189,8 @@ def commit_purge(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
 
 def orphans(store: Store, plan: PurgePlan) -> Iterator[Orphans]:
     """Batches of unreferenced files that are old enough to be deleted; younger ones are only counted."""
-    listed = TableListing(store).files()
-    while chunk := list(islice(listed, _LISTED)):
+    infos = TableListing(store).files()
+    while chunk := list(islice(infos, _LISTED)):
         splits = pa.array([split_of(info.path) for info in chunk], pa.string())
         referenced = pc.is_in(splits, value_set=_between(plan.named, splits)).to_pylist()
         unnamed = [info for info, named in zip(chunk, referenced, strict=True) if not named]

@@ -306,12 +306,12 @@ class _Evaluation:
             else:
                 column, type_, low, high = value_range
                 ranges[column, type_].append((part, low, high))
-        for (column, type_), listed in ranges.items():
+        for (column, type_), intervals in ranges.items():
             values = self.values(column)
-            if len(listed) <= _FEW_RANGES or values.type != type_:
-                yield from (self.of(part) for part, _, _ in listed)
+            if len(intervals) <= _FEW_RANGES or values.type != type_:
+                yield from (self.of(part) for part, _, _ in intervals)
             else:
-                yield merge_intervals([(low, high) for _, low, high in listed]).contains(values)
+                yield merge_intervals([(low, high) for _, low, high in intervals]).contains(values)
 
     def constant(self, value: bool | None) -> Any:  # noqa: ANN401, FBT001
         return pa.repeat(pa.scalar(value, pa.bool_()), self.rows.num_rows)

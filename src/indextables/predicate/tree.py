@@ -324,12 +324,12 @@ def _inner(parents: list[str], type_: pa.DataType) -> list[pa.Field]:
 
 
 def _unknown(path: Sequence[str], parents: list[str], names: list[str]) -> str:
-    listed = ", ".join(names[:_LISTED]) + (
+    shown_names = ", ".join(names[:_LISTED]) + (
         f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     )
     what = f"field {path[-1]} in {'.'.join(parents)}" if parents else f"column {path[-1]}"
     hint = suggestion(path[-1], names) or ";"
-    return f"there is no {what}{hint} the {'fields' if parents else 'columns'} are {listed or 'none'}"
+    return f"there is no {what}{hint} the {'fields' if parents else 'columns'} are {shown_names or 'none'}"
 
 
 FieldPath: TypeAlias = tuple[str, ...]

@@ -76,10 +76,10 @@ def newest_source(snapshot: Snapshot, store: Store, options: Options) -> Snapsho
     source = open_companion_source(store, properties, options)
     _check_columns(snapshot, properties, source)
     current = {content_name(file, source.url): file for file in source_files(source, properties.where)}
-    listed = snapshot.files()
+    file_list = snapshot.files()
     indexed: set[str] = set()
     stays = []
-    for contents in listed["companionSourceFiles"].to_pylist():
+    for contents in file_list["companionSourceFiles"].to_pylist():
         stays.append(all(content in current for content in contents or ()))
         indexed.update(contents if stays[-1] else ())
     pending = {content: file for content, file in current.items() if content not in indexed}
@@ -87,11 +87,11 @@ def newest_source(snapshot: Snapshot, store: Store, options: Options) -> Snapsho
         return snapshot
     adds = _entries(snapshot, properties, source, pending)
     entries = from_adds(adds, version=snapshot.version, timestamp=snapshot.timestamp or 0)
-    files = pa.concat_tables([listed.filter(pa.array(stays, pa.bool_())), entries])
+    files = pa.concat_tables([file_list.filter(pa.array(stays, pa.bool_())), entries])
     digest = hashlib.sha256("\n\n".join(current).encode()).hexdigest()
     return replace(
         snapshot,
-        base=replace(snapshot.base, listed=files),
+        base=replace(snapshot.base, file_list=files),
         delta=type(snapshot.delta)(),
         identity=f"{snapshot.identity}+{digest}",
         since=None,

@@ -500,10 +500,10 @@ def plan_splits(
         PredicateError: A search names an unknown field.
     """
     if files is None:
-        listed, selected = snapshot.select(where)
-        whole = _whole_plan(snapshot, listed)
-        files = listed if selected is None else listed.filter(selected)
-        mask = selected if selected is not None else pa.array(np.ones(listed.num_rows, np.bool_))
+        file_list, selected = snapshot.select(where)
+        whole = _whole_plan(snapshot, file_list)
+        files = file_list if selected is None else file_list.filter(selected)
+        mask = selected if selected is not None else pa.array(np.ones(file_list.num_rows, np.bool_))
         rows = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
     else:
         whole, rows = _plan_with(snapshot, files)
@@ -526,7 +526,7 @@ _MAX_PLANNED = 5_000
 class _WholePlan:
     """The plan of all splits of a snapshot whose file list is in the cache."""
 
-    listed: "ref[pa.Table]"
+    file_list: "ref[pa.Table]"
     mappings: tuple[Mapping, ...]
     own: Rows
     keys: Keys
@@ -538,20 +538,20 @@ class _WholePlan:
 _plans: Cache[tuple[CacheScope, SnapshotKey], _WholePlan] = Cache(16)
 
 
-def _whole_plan(snapshot: Snapshot, listed: pa.Table) -> _WholePlan | None:
+def _whole_plan(snapshot: Snapshot, file_list: pa.Table) -> _WholePlan | None:
     """The plan of all splits of a snapshot; None if the list is large, not in the cache, or not readable."""
-    if not 0 < listed.num_rows <= _MAX_PLANNED or not snapshot.is_cached(listed):
+    if not 0 < file_list.num_rows <= _MAX_PLANNED or not snapshot.is_cached(file_list):
         return None
     key = (snapshot.log.cache_scope, snapshot.key)
     plan = _plans.get(key)
-    if plan is None or plan.listed() is not listed:
-        mappings, own = _mappings(snapshot, listed)
+    if plan is None or plan.file_list() is not file_list:
+        mappings, own = _mappings(snapshot, file_list)
         try:
-            refs = _refs(listed, own, snapshot.schema, snapshot.partition_columns)
+            refs = _refs(file_list, own, snapshot.schema, snapshot.partition_columns)
         except SchemaError:
             return None  # of a partition that the query need not read
         distinct = len({each.path for each in refs}) == len(refs)
-        plan = _WholePlan(ref(listed), mappings, own, split_keys(listed), refs, distinct)
+        plan = _WholePlan(ref(file_list), mappings, own, split_keys(file_list), refs, distinct)
         _plans.put(key, plan)
     return plan
 
@@ -559,10 +559,10 @@ def _whole_plan(snapshot: Snapshot, listed: pa.Table) -> _WholePlan | None:
 def _plan_with(snapshot: Snapshot, files: pa.Table) -> tuple[_WholePlan | None, Rows]:
     """The plan of all splits, if it is in the cache and has these, and the rows of these."""
     plan, none = _plans.get((snapshot.log.cache_scope, snapshot.key)), np.arange(files.num_rows)
-    listed = None if plan is None else plan.listed()
-    if plan is None or listed is None or not files.num_rows or not plan.has_distinct_paths:
+    file_list = None if plan is None else plan.file_list()
+    if plan is None or file_list is None or not files.num_rows or not plan.has_distinct_paths:
         return None, none
-    rows = pc.index_in(files["path"], value_set=listed["path"].combine_chunks()).combine_chunks()
+    rows = pc.index_in(files["path"], value_set=file_list["path"].combine_chunks()).combine_chunks()
     return (None, none) if rows.null_count else (plan, rows.to_numpy().astype(np.int64))
 
 
@@ -570,9 +570,9 @@ def table_context(snapshot: Snapshot, options: Options) -> TableContext:
     """The context of a table, independent of the splits that are read."""
     if (mapping := _only_mapping(snapshot)) is not None:
         return _context(snapshot, (mapping,), options)
-    listed = snapshot.files()
-    whole = _whole_plan(snapshot, listed)
-    mappings = _mappings(snapshot, listed)[0] if whole is None else whole.mappings
+    file_list = snapshot.files()
+    whole = _whole_plan(snapshot, file_list)
+    mappings = _mappings(snapshot, file_list)[0] if whole is None else whole.mappings
     return _context(snapshot, mappings or _registered_mappings(snapshot), options)
 
 

@@ -309,7 +309,7 @@ def _partition_mismatch(
     folders: set[str],
 ) -> str | None:
     """How the partitions of a catalog differ from the folders that an index covers."""
-    listed = set()
+    partition_folders = set()
     base = locate(properties.location).url
     for path, values in partitions:
         folder = relative_path(locate(path).url, base)
@@ -321,8 +321,8 @@ def _partition_mismatch(
         if named != own:
             shown = ", ".join(f"{name}={text}" for name, text in values.items())
             return f"the partition {shown} of the catalog is at {path}, which is not its folder in the table"
-        listed.add(folder)
-    if missing := sorted(folders - listed):
+        partition_folders.add(folder)
+    if missing := sorted(folders - partition_folders):
         return (
             f"the catalog has no partition for the folder {missing[0] or '.'}; MSCK REPAIR TABLE adds it, or "
             "delete its files"

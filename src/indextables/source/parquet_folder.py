@@ -81,16 +81,16 @@ def open_folder(
         partition_types: types of partition columns that are not inferred, by column in Spark's names of
             types; that of `*` is the type of all others.
     """
-    listed = _listing(locations)
-    data = {path: info for path, info in listed.items() if _is_data(path) and info.size}
+    listing = _listing(locations)
+    data = {path: info for path, info in listing.items() if _is_data(path) and info.size}
     if not data:
         raise SourceNotFoundError(f"no Parquet files at {locations.url}; give a folder with some")
-    folders = sorted({path.rpartition("/")[0] for path in listed if _is_data(path)})
+    folders = sorted({path.rpartition("/")[0] for path in listing if _is_data(path)})
     types = {name.lower(): _partition_type(name, text) for name, text in partition_types.items()}
     spec = discover(folders, time_zone, locations.url, types)
     if spec is None:
         members = {path: info for path, info in data.items() if "/" not in path}
-        summaries = [path for path in listed if "/" not in path]
+        summaries = [path for path in listing if "/" not in path]
         if not members:
             raise SourceNotFoundError(
                 f"the Parquet files at {locations.url} are in sub-folders that are not partitions, which "
@@ -98,7 +98,7 @@ def open_folder(
             )
     else:
         members = {path: info for path, info in data.items() if path.rpartition("/")[0] in spec.values}
-        summaries = list(listed)
+        summaries = list(listing)
     inferred = _infer(locations, data if spec else members, summaries, merge=merge_schema, named=schema_file)
     partition = spec.fields if spec else []
     schema = _with_partitions(inferred, partition)
@@ -193,7 +193,7 @@ def _is_data(path: str) -> bool:
 def _infer(
     locations: Locations,
     data: dict[str, ObjectInfo],
-    listed: Sequence[str],
+    paths: Sequence[str],
     *,
     merge: bool,
     named: str | None,
@@ -213,7 +213,7 @@ def _infer(
             merged = pa.schema(_merged_fields(list(merged), list(schema), locations.url))
         return merged
     for summary in _SUMMARIES:
-        for path in listed:
+        for path in paths:
             if path.rpartition("/")[2] == summary:
                 return file_schema(_open(locations, locations.store.head(path)))
     return file_schema(_open(locations, next(iter(data.values()))))

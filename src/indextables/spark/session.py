@@ -186,5 +186,5 @@ def _settings(builder: SparkSession.Builder) -> dict[str, Any]:
 
 def _add_to_list(before: str | None, addition: str) -> str:
     """A comma-separated list to which a value is added once."""
-    listed = [part.strip() for part in (before or "").split(",") if part.strip()]
-    return ",".join([*listed, *([] if addition in listed else [addition])])
+    entries = [part.strip() for part in (before or "").split(",") if part.strip()]
+    return ",".join([*entries, *([] if addition in entries else [addition])])

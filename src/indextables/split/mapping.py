@@ -299,8 +299,8 @@ def applicable(options: Options, columns: Sequence[str], own: Collection[str]) -
         if key in own or suffix in names or root in names or (family is None and key not in lists):
             values[key] = text
         elif is_list:
-            listed = [name.strip() for name in text.split(",")]
-            if rest := [name for name in listed if name.lower().partition(".")[0] in names]:
+            column_names = [name.strip() for name in text.split(",")]
+            if rest := [name for name in column_names if name.lower().partition(".")[0] in names]:
                 values[key] = ",".join(rest)
     return Options(values)
 
@@ -433,19 +433,19 @@ class _IndexingOptions:
 
     def _readings(self, suffix: str, text: str, key: str, parse: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """The columns and values of an entry: `<column> = value`, or `<value> = column, column`."""
-        listed = [part.strip().lower() for part in text.split(",") if part.strip()]
+        column_names = [part.strip().lower() for part in text.split(",") if part.strip()]
         is_name = suffix in self.columns or self._root(suffix) is not None
         as_column = is_name and _parses(parse, text)
         as_list = _parses(parse, suffix) and all(
-            name in self.columns or self._root(name) is not None for name in listed
+            name in self.columns or self._root(name) is not None for name in column_names
         )
-        if as_column and as_list and listed != [suffix]:
+        if as_column and as_list and column_names != [suffix]:
             raise OptionError(
                 f"option '{key}' is ambiguous, since columns have the names of its values; "
                 f"write '{key.removesuffix(suffix)}<column>' for each column"
             )
         if not as_column and (as_list or (_parses(parse, suffix) and not is_name)):
-            entries = [(name, parse(suffix)) for name in listed]
+            entries = [(name, parse(suffix)) for name in column_names]
         else:
             entries = [(suffix, parse(text))]
         if parse is parse_types:

@@ -490,12 +490,12 @@ def _replacements(parts: Sequence[_Part]) -> Replacements:
 def _source_files(sources: Sequence[MergeSource]) -> tuple[IndexedFile, ...] | None:
     """The source files of companion splits, in the order of their rows; None if the splits have rows."""
     files = [source.source_files for source in sources]
-    listed = [each for each in files if each is not None]
-    if not listed:
+    lists = [each for each in files if each is not None]
+    if not lists:
         return None
-    if len(listed) < len(files):
+    if len(lists) < len(files):
         raise SplitError("companion splits cannot be merged with splits that have rows of their own")
-    return tuple(chain.from_iterable(listed))
+    return tuple(chain.from_iterable(lists))
 
 
 def _translate_errors(source: MergeSource, read: Callable[[], Iterator[T]]) -> Iterator[T]:

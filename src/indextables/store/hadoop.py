@@ -168,12 +168,12 @@ def _class_credentials(get: Get, name: str) -> Values:
     return _s3_credentials(get, f"spark.indextables.{cloud.PROVIDER_CLASS.key}", name)
 
 
-def _s3_credentials(get: Get, key: str, listed: str) -> Values:
+def _s3_credentials(get: Get, key: str, class_names: str) -> Values:
     """The credentials of S3A; `key` lists the classes of providers."""
     access, secret, token = get("access.key"), get("secret.key"), get("session.token")
     values = {"aws.accessKey": access, "aws.secretKey": secret, "aws.sessionToken": token}
     keys = {name: value for name, value in values.items() if value}
-    providers = re.split(r"[,\s]+", listed.strip(", \n\t"))
+    providers = re.split(r"[,\s]+", class_names.strip(", \n\t"))
     if providers == [""]:
         return keys
     for each in providers:

@@ -287,21 +287,21 @@ class _Planner:
         stale = self._stale_reason(partitions, mapping, identities)
         if stale:
             self._notes.append(f"all files are indexed again: {stale}")
-        listed = None if self._snapshot is None else self._snapshot.files()
+        file_list = None if self._snapshot is None else self._snapshot.files()
         remaining: set[str] = set()
         gone: list[bool] = []
         current = {content_name(file, source.url): file for file in files}
-        if listed is not None:
+        if file_list is not None:
             added_columns = self._added_columns(identities)
-            for contents in listed["companionSourceFiles"].to_pylist():
+            for contents in file_list["companionSourceFiles"].to_pylist():
                 stays = (
                     not stale
                     and all(content in current for content in contents or ())
                     and not self._have_values(added_columns, [current[content] for content in contents or ()])
                 )
                 gone.append(not stays)
-            self._add_small_splits(listed, current, gone)
-            for contents, leaves in zip(listed["companionSourceFiles"].to_pylist(), gone, strict=True):
+            self._add_small_splits(file_list, current, gone)
+            for contents, leaves in zip(file_list["companionSourceFiles"].to_pylist(), gone, strict=True):
                 remaining.update(() if leaves else (contents or ()))
         pending = {content: file for content, file in current.items() if content not in remaining}
         properties = replace(
@@ -313,8 +313,8 @@ class _Planner:
             indexed=identities if stale or self._before is None else {**self._before.indexed, **identities},
         )
         removes: tuple[Remove, ...] = ()
-        if listed is not None and any(gone):
-            removes = removes_of(listed.filter(pa.array(gone)), timestamp=local_time_ms())
+        if file_list is not None and any(gone):
+            removes = removes_of(file_list.filter(pa.array(gone)), timestamp=local_time_ms())
         metadata = self._metadata(schema, partitions, indexing, properties)
         return SyncPlan(
             base=None if self._snapshot is None else self._snapshot.key,
@@ -414,7 +414,7 @@ class _Planner:
     # --- splits ----------------------------------------------------------------------------------------
 
     def _add_small_splits(
-        self, listed: pa.Table, current: Mapping[str, SourceFile], gone: list[bool]
+        self, file_list: pa.Table, current: Mapping[str, SourceFile], gone: list[bool]
     ) -> None:
         """Mark many small splits of one partition and similar size as removed, to rebuild them as one split.
 
@@ -423,7 +423,9 @@ class _Planner:
         target = self._options.get(TARGET_INPUT_SIZE)
         tiers: dict[tuple[object, int], list[int]] = {}
         rows = zip(
-            listed["companionSourceFiles"].to_pylist(), listed["partitionValues"].to_pylist(), strict=True
+            file_list["companionSourceFiles"].to_pylist(),
+            file_list["partitionValues"].to_pylist(),
+            strict=True,
         )
         for number, (contents, values) in enumerate(rows):
             size = sum(current[content].size for content in contents or () if content in current)
@@ -530,8 +532,8 @@ def _still_valid(indexing: Mapping[str, str], schema: pa.Schema) -> dict[str, st
     for key, text in indexing.items():
         family = next((each for each in _FAMILIES if key.startswith(each)), None)
         if (family is not None and key.removeprefix(family) not in columns) or key in _LISTS:
-            if listed := present(text):
-                reasons[key] = listed
+            if columns_text := present(text):
+                reasons[key] = columns_text
         else:
             reasons[key] = text
     return reasons

@@ -161,21 +161,21 @@ class SplitSelection:
 def select_splits(snapshot: Snapshot, where: Predicate | None) -> SplitSelection:
     """The splits that may hold a row for which the condition is true."""
     partition, _ = split_partition_conjuncts(where, snapshot.partition_columns)
-    listed = snapshot.files(partition)
-    considered = listed.num_rows if partition is None else max(_live(snapshot), listed.num_rows)
-    files = listed
-    if where is not None and listed.num_rows:
-        mask = prune(listed, where, snapshot.schema, snapshot.partition_columns)
-        files = listed if mask.true_count == len(mask) else listed.filter(mask)
-    return SplitSelection(files, considered, listed.num_rows)
+    file_list = snapshot.files(partition)
+    considered = file_list.num_rows if partition is None else max(_live(snapshot), file_list.num_rows)
+    files = file_list
+    if where is not None and file_list.num_rows:
+        mask = prune(file_list, where, snapshot.schema, snapshot.partition_columns)
+        files = file_list if mask.true_count == len(mask) else file_list.filter(mask)
+    return SplitSelection(files, considered, file_list.num_rows)
 
 
 def _live(snapshot: Snapshot) -> int:
     """How many splits are live, without reading their entries."""
     base, delta = snapshot.base, snapshot.delta
     files = 0
-    if base.listed is not None:
-        files = base.listed.num_rows
+    if base.file_list is not None:
+        files = base.file_list.num_rows
     elif base.state is not None:
         files = base.state.num_files
     gone = sum(path not in delta.fresh for path in delta.removed)

@@ -164,9 +164,9 @@ def _all(parts: Iterable[Requirement | None]) -> Requirement | None:
 
 
 def _any(parts: Iterable[Requirement | None]) -> Requirement | None:
-    listed = tuple(parts)
-    present = tuple(part for part in listed if part is not None)
-    if not present or len(present) < len(listed):
+    requirements = tuple(parts)
+    present = tuple(part for part in requirements if part is not None)
+    if not present or len(present) < len(requirements):
         return None
     return present[0] if len(present) == 1 else Disjunction(present)
 

@@ -360,8 +360,8 @@ def match_addresses(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
             blocks = [address_block(text)]
         case Phrase(text=text, slop=0, prefix=False):
             blocks = [address_block(text)]
-        case InSet(values=listed):
-            blocks = [address_block(text) for text in listed]
+        case InSet(values=addresses):
+            blocks = [address_block(text) for text in addresses]
         case Prefix(text=text):
             blocks = [address_block(text + "*")]
         case Wildcard(parts=parts):

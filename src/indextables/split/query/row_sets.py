@@ -99,14 +99,14 @@ def two_valued(rows: tantivy.Query, recheck: tantivy.Query = NO_ROWS) -> IndexAn
 
 def and_(verdicts: Iterable[IndexAnswer]) -> IndexAnswer:
     """AND."""
-    listed = list(verdicts)
-    return IndexAnswer(_intersect_sets(v.true for v in listed), _union_sets(v.false for v in listed))
+    answers = list(verdicts)
+    return IndexAnswer(_intersect_sets(v.true for v in answers), _union_sets(v.false for v in answers))
 
 
 def or_(verdicts: Iterable[IndexAnswer]) -> IndexAnswer:
     """OR."""
-    listed = list(verdicts)
-    return IndexAnswer(_union_sets(v.true for v in listed), _intersect_sets(v.false for v in listed))
+    answers = list(verdicts)
+    return IndexAnswer(_union_sets(v.true for v in answers), _intersect_sets(v.false for v in answers))
 
 
 def not_(verdict: IndexAnswer) -> IndexAnswer:
@@ -115,14 +115,14 @@ def not_(verdict: IndexAnswer) -> IndexAnswer:
 
 
 def _intersect_sets(sides: Iterable[RowSet]) -> RowSet:
-    listed = list(sides)
-    return RowSet(intersect(s.rows for s in listed), union(s.recheck for s in listed))
+    sets = list(sides)
+    return RowSet(intersect(s.rows for s in sets), union(s.recheck for s in sets))
 
 
 def _union_sets(sides: Iterable[RowSet]) -> RowSet:
     # A set without rows has none to recheck.
-    listed = [s for s in sides if s.rows is not NO_ROWS]
-    return RowSet(union(s.rows for s in listed), union(s.recheck for s in listed))
+    sets = [s for s in sides if s.rows is not NO_ROWS]
+    return RowSet(union(s.rows for s in sets), union(s.recheck for s in sets))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -231,11 +231,11 @@ class IndexSearcher:
     @translate_errors
     def term_statistics(self, words: Iterable[FieldTerm]) -> TermStatistics:
         """The document frequencies of terms, and the average lengths of their fields."""
-        listed = list(words)
-        self.load(TermList(field, (word,)) for field, word in listed)
-        lengths = {field: self.view.average_length(field, [word]) for field, word in listed}
+        terms = list(words)
+        self.load(TermList(field, (word,)) for field, word in terms)
+        lengths = {field: self.view.average_length(field, [word]) for field, word in terms}
         averages = {field: length for field, length in lengths.items() if length is not None}
-        frequencies = {word: self.view.frequency(word) for word in listed}
+        frequencies = {word: self.view.frequency(word) for word in terms}
         return TermStatistics(self.footer.num_records, frequencies, averages)
 
     @translate_errors
