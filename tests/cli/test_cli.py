@@ -1,6 +1,7 @@
 """The program, from a shell: what it does, prints and returns."""
 
 import csv
+import gzip
 import io
 import json
 import shutil
@@ -106,7 +107,7 @@ def test_a_date_in_json_is_a_date(
     assert (tmp_path / "t" / "day=2026-05-01").is_dir()
     (tmp_path / "bad.jsonl").write_text('{"day": "2026-05-01"}\n' * 300 + '{"day": "noon"}\n')
     assert main(["write", str(tmp_path / "u"), str(tmp_path / "bad.jsonl")]) == 1
-    assert "has dates first and other strings later" in capsys.readouterr().err
+    assert "has dates or times first in the column day, and other strings later" in capsys.readouterr().err
 
 
 def test_an_existing_table_may_be_ignored(
@@ -319,6 +320,90 @@ def test_a_reader_who_has_seen_enough_is_no_failure(tmp_path: Path) -> None:
     scan.stdout.close()
     assert (scan.wait(60), scan.stderr.read()) == (0, b"")
     scan.stderr.close()
+
+
+CSV = "zip,phone,n,at\n01234,+4912345,1,2026-05-01T10:00:00Z\n99999,+4912346,,2026-05-02T10:00:00.5Z\n"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_numbers_with_leading_zeros_stay_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, packed: bool
+) -> None:
+    source = tmp_path / ("in.csv.gz" if packed else "in.csv")
+    source.write_bytes(gzip.compress(CSV.encode()) if packed else CSV.encode())
+    run(capsys, "write", tmp_path / "t", source)
+    table = it.open(tmp_path / "t")
+    assert table.schema.field("n").type == pa.int64()
+    assert table.schema.field("at").type == pa.timestamp("us", "UTC")
+    assert table.scan(where="zip = '01234'")["phone"].to_pylist() == ["+4912345"]
+    # Later files have the types of the table, whatever their own first rows look like.
+    (tmp_path / "later.csv").write_text("zip,phone,n,at\n12345,123456,007,2026-05-03T10:00:00Z\n")
+    run(capsys, "write", tmp_path / "t", tmp_path / "later.csv")
+    assert it.open(tmp_path / "t").scan(where="zip = '12345'")["n"].to_pylist() == [7]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_delimiter_of_a_csv_file_is_that_of_its_first_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], delimiter: str
+) -> None:
+    (tmp_path / "in.csv").write_text(f'"a,;|\t,;|\t"{delimiter}b\n"x,;|\ty"{delimiter}2\n')
+    assert rows(capsys, "write", tmp_path / "t", tmp_path / "in.csv")[0]["rows"] == 1
+    found = it.open(tmp_path / "t").scan()
+    assert found.column_names == ["a,;|\t,;|\t", "b"]
+    assert [list(row.values()) for row in found.to_pylist()] == [["x,;|\ty", 2]]
+
+
+def test_a_file_that_is_not_in_utf_8_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.csv").write_bytes(b"n,t\n1,caf\xe9\n")
+    assert main(["write", str(tmp_path / "t"), str(tmp_path / "in.csv")]) == 1
+    assert "the column t is not in UTF-8; convert the file first" in capsys.readouterr().err
+    assert not (tmp_path / "t").exists()
+
+
+def test_times_with_a_zone_in_json_are_instants_unless_the_table_has_strings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        {"at": "2026-05-01T10:00:00+02:00", "local": "2026-05-01T10:00:00.25", "mixed": "2026-05-01T10:00Z"},
+        {"at": "2026-05-01 09:00:00.5Z", "local": "2026-05-01 11:00:00", "mixed": "2026-05-01T10:00:00"},
+    ]
+    (tmp_path / "in.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
+    run(capsys, "write", tmp_path / "t", tmp_path / "in.jsonl.gz")
+    table = it.open(tmp_path / "t")
+    assert [field.type for field in table.schema] == [
+        pa.timestamp("us", "UTC"),
+        pa.timestamp("us"),
+        pa.string(),
+    ]
+    assert table.count(where="at = TIMESTAMP '2026-05-01T08:00:00Z'") == 1
+    it.write(tmp_path / "u", [{"at": "text", "local": "", "mixed": ""}])
+    option = "indexing.typemap.at=string"
+    for name, extra in (("u", ()), ("v", ("-o", option)), ("v", ("-o", option))):
+        run(capsys, "write", tmp_path / name, tmp_path / "in.jsonl.gz", *extra)
+        assert "2026-05-01 09:00:00.5Z" in it.open(tmp_path / name).scan()["at"].to_pylist()
+
+
+def test_a_search_that_finds_nothing_says_which_columns_have_no_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    it.write(tmp_path / "t", [{"message": "a timeout", "other": "b timeout"}])
+    it.write(
+        tmp_path / "words",
+        [{"message": "a timeout", "other": "b"}],
+        options={"indexing.typemap.message": "text"},
+    )
+    for arguments, hint in (
+        (["t", "timeout"], "whole values are compared in message, other, not words"),
+        (["t", "timeout", "--field", "Other"], "whole values are compared in other, not words"),
+        (["words", "nothing"], None),
+        (["words", "nothing", "--field", "message"], None),
+        (["words", "nothing", "--field", "other"], "whole values are compared in other, not words"),
+    ):
+        assert main(["search", str(tmp_path / arguments[0]), *arguments[1:]]) == 3
+        told = capsys.readouterr().err
+        assert (hint is None and not told) or (hint is not None and hint in told), arguments
+        assert main(["search", str(tmp_path / arguments[0]), *arguments[1:], "--json"]) == 3
+        assert capsys.readouterr().err == ""
 
 
 def test_wrong_input_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

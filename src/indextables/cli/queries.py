@@ -20,6 +20,7 @@ from indextables.cli.output import (
 )
 from indextables.cli.parameters import OutputFormat, Settings
 from indextables.errors import CommandError
+from indextables.schema.type_info import TypeKind, kind_of
 from indextables.sizes import format_size
 from indextables.table import Table, open_table
 
@@ -27,6 +28,8 @@ NO_MATCHES = 3
 _HIGHLIGHT = "_highlight_"
 # A text longer than this many lines of the terminal is shown as its matching fragment.
 _MAX_LINES = 4
+# How many columns a hint names.
+_MOST_NAMED = 5
 
 
 def search(  # noqa: PLR0913 - one for each parameter of the command
@@ -56,7 +59,25 @@ def search(  # noqa: PLR0913 - one for each parameter of the command
     )
     result, matches = _take_matches(result, highlighted)
     rows = write_tables([result], settings.format, sys.stdout, matches=matches)
+    if not rows and settings.format is OutputFormat.TABLE:
+        sys.stderr.write(_hint(table, field))
     return 0 if rows else NO_MATCHES
+
+
+def _hint(table: Table, field: str | None) -> str:
+    """Why words may not be found though the rows have them; empty if there is no such reason."""
+    words = [name.lower() for name in table.text_columns]
+    strings = [
+        f.name for f in table.schema if kind_of(f.type) is TypeKind.STRING and f.name.lower() not in words
+    ]
+    columns = [name for name in strings if field is None or name.lower() == field.lower()]
+    if not columns or (field is None and words):
+        return ""
+    names = ", ".join(columns[:_MOST_NAMED])
+    return (
+        f"indextables: no row was found; whole values are compared in {names}, not words: columns that "
+        "a table is to search by words are named by --text when it is written\n"
+    )
 
 
 def _take_matches(result: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, dict[str, list[str | None]]]:
