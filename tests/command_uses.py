@@ -137,7 +137,7 @@ USES = {
         lambda r: [
             {
                 "splits_converted": r.converted,
-                "splits_left": r.left,
+                "splits_left": r.remainder,
                 "rows_converted": r.rows,
                 "original_size_bytes": r.bytes_before,
                 "converted_size_bytes": r.bytes_after,

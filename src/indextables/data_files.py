@@ -72,8 +72,8 @@ def split_path(partition_values: Mapping[str, str | None], name: str) -> str:
     >>> split_path({"day": None}, "part-1.split")
     'day=__HIVE_DEFAULT_PARTITION__/part-1.split'
     """
-    named = [(column, NULL_PARTITION if v is None else v) for column, v in partition_values.items()]
-    return f"{partition_path(named)}/{name}" if named else name
+    values = [(column, NULL_PARTITION if v is None else v) for column, v in partition_values.items()]
+    return f"{partition_path(values)}/{name}" if values else name
 
 
 def delete_uncommitted(store: Store, paths: Iterable[str]) -> None:

@@ -387,7 +387,7 @@ class Table:
 
         Args:
             where: a condition on partition columns: only splits of these partitions.
-            dry_run: only report the splits that would be converted, as `left`.
+            dry_run: only report the splits that would be converted, as `remainder`.
             progress: called with the number of finished splits and the number of all.
         """
         from indextables.maintain.convert import convert

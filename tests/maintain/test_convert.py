@@ -50,7 +50,7 @@ def test_every_split_is_converted_and_every_version_stays(path: Path) -> None:
     statistics = {each.column: (each.least, each.greatest) for each in before.data_skipping()}
     steps = []
     done = before.convert(progress=lambda finished, total: steps.append((finished, total)))
-    assert (done.converted, done.left, done.rows) == (3, 0, rows.num_rows)
+    assert (done.converted, done.remainder, done.rows) == (3, 0, rows.num_rows)
     assert steps == [(1, 3), (2, 3), (3, 3)]
     after = it.open(path)
     assert after.scan().sort_by("id").equals(rows)
@@ -98,7 +98,7 @@ def test_a_conversion_continues_where_it_was_interrupted(path: Path, monkeypatch
     check_versions(path)
     monkeypatch.setattr(converting, "run", convert_one)
     done = it.open(path).convert()
-    assert (done.converted, done.left) == (2, 0)
+    assert (done.converted, done.remainder) == (2, 0)
     check_versions(path)
 
 
@@ -116,7 +116,7 @@ def test_a_split_with_another_number_of_rows_than_the_log_says_stays(
 
     monkeypatch.setattr(merging, "run", shorter)
     done = it.open(path).convert()
-    assert (done.converted, done.left) == (2, 1)
+    assert (done.converted, done.remainder) == (2, 1)
     assert "rows were read, but its entry has" in done.problems[0][1]
     assert sorted(p.name for p in path.glob("*.split") if p.name.startswith("part-")) == [
         "part-1.split",
@@ -150,7 +150,7 @@ def test_a_store_that_fails_ends_the_conversion_and_not_the_table(
 def test_sql_converts_and_a_dry_run_does_not(path: Path) -> None:
     version = it.open(path).version
     planned = it.open(path).convert(dry_run=True)
-    assert (planned.converted, planned.left) == (0, 3)
+    assert (planned.converted, planned.remainder) == (0, 3)
     row = it.sql(f"CONVERT INDEXTABLES '{path}' DRY RUN").to_pylist()[0]
     assert (row["status"], row["splits_left"], row["splits_converted"]) == ("dry_run", 3, 0)
     assert it.open(path).version == version

@@ -173,13 +173,13 @@ def _finish_merge(
 def _merge_row(context: CommandContext, outcome: merging.MergeOutcome, nothing: str) -> pa.Table:
     status = "success" if outcome.new_splits else "no_action"
     message = nothing or f"{outcome.merged_splits} splits became {outcome.new_splits}"
-    for left, problem in (
+    for problems, problem in (
         (outcome.skipped, "could not be read and are not changed"),
         (outcome.unavailable, "could not be fetched from storage and are tried again later"),
     ):
-        if left:
+        if problems:
             status = "partial_success"
-            message += f"; {len(left)} {problem}, one is {left[0][0]}: {left[0][1]}"
+            message += f"; {len(problems)} {problem}, one is {problems[0][0]}: {problems[0][1]}"
     if outcome.failed:
         status = "partial_success"
         message += f"; {len(outcome.failed)} groups could not be merged, for one: {outcome.failed[0]}"
@@ -207,7 +207,9 @@ def _convert(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSe
         where = converting.condition(context.log.snapshot(), text)
     if arguments.get("dry_run"):
         conversion = converting.planned_conversion(context.log, where)
-        return _convert_row(context, conversion, "dry_run", f"{conversion.left} splits would be converted")
+        return _convert_row(
+            context, conversion, "dry_run", f"{conversion.remainder} splits would be converted"
+        )
     tasks = converting.plan_conversion(context.log, context.options, where, owner=context.owner)
     return tasks if isinstance(tasks, TaskSet) else _finished_row(context, tasks)
 
@@ -224,8 +226,8 @@ def _finish_conversion(
 
 
 def _finished_row(context: CommandContext, conversion: converting.Conversion) -> pa.Table:
-    status = "partial_success" if conversion.left else "success" if conversion.converted else "no_action"
-    message = f"{conversion.converted} splits were converted, {conversion.left} are left"
+    status = "partial_success" if conversion.remainder else "success" if conversion.converted else "no_action"
+    message = f"{conversion.converted} splits were converted, {conversion.remainder} are left"
     if conversion.problems:
         path, reason = conversion.problems[0]
         message += f"; {len(conversion.problems)} could not be converted, one is {path}: {reason}"
@@ -239,7 +241,7 @@ def _convert_row(
         "table_path": context.store.url,
         "status": status,
         "splits_converted": conversion.converted,
-        "splits_left": conversion.left,
+        "splits_left": conversion.remainder,
         "rows_converted": conversion.rows,
         "original_size_bytes": conversion.bytes_before,
         "converted_size_bytes": conversion.bytes_after,

@@ -66,13 +66,13 @@ def removes(
         case Replace.NOTHING:
             return ()
         case Replace.ALL:
-            gone = snapshot.files()
+            files = snapshot.files()
         case Replace.PARTITIONS:
-            gone = _same_partitions(snapshot, adds)
+            files = _same_partitions(snapshot, adds)
         case _:
             assert where is not None
-            gone = covered_splits(snapshot, where)
-    return removes_of(gone, timestamp=time.time_ns() // 1_000_000)
+            files = covered_splits(snapshot, where)
+    return removes_of(files, timestamp=time.time_ns() // 1_000_000)
 
 
 def replacement_test(
@@ -259,7 +259,7 @@ def finish_write(
     A streaming batch that replaces all rows does not depend on the replaced rows: after a conflict it is
     retried, unless a purge since may have deleted its splits.
     """
-    for left in range(_OVERWRITES - 1, -1, -1):
+    for attempts in range(_OVERWRITES - 1, -1, -1):
         try:
             draft, base = _make_draft(log, write_plan, adds, options, base)
         except BaseException:
@@ -272,7 +272,7 @@ def finish_write(
         except CommitConflictError:
             newest = log.snapshot()
             lost = purged_before(newest) != purged_before(base) and purged_problem(adds, newest)
-            if left and not lost and _can_follow(write_plan, newest, options):
+            if attempts and not lost and _can_follow(write_plan, newest, options):
                 write_plan, base = _replace_base(write_plan, newest), newest
                 continue
             delete_uncommitted(log.store, [add.path for add in adds])
@@ -347,10 +347,10 @@ def _make_draft(
         base = log.snapshot()
         check_since(draft, write_plan.before, write_plan.base[0], base)
         check_uploads(log.store, adds)
-    gone = removes(base, write_plan.replace, write_plan.where, adds)
-    if not adds and not gone and metadata is None:
+    removals = removes(base, write_plan.replace, write_plan.where, adds)
+    if not adds and not removals and metadata is None:
         return None, base
-    draft = _draft(write_plan, metadata, adds, options, gone)
+    draft = _draft(write_plan, metadata, adds, options, removals)
     if has_old_split(adds, options):
         check_uploads(log.store, adds)
     overlap = replacement_test(base, write_plan.replace, write_plan.where, adds)
@@ -419,7 +419,7 @@ def _draft(
     metadata: Metadata | None,
     adds: Sequence[Add],
     options: Options,
-    gone: tuple[Remove, ...] = (),
+    removals: tuple[Remove, ...] = (),
 ) -> Draft:
     app = options.get(opt.TXN_APP_ID)
     parameters = {"mode": write_plan.mode.value, "partitionBy": ",".join(write_plan.target.partition_columns)}
@@ -431,7 +431,7 @@ def _draft(
     return Draft(
         operation="OVERWRITE" if write_plan.mode is Mode.OVERWRITE else "WRITE",
         adds=tuple(adds),
-        removes=gone,
+        removes=removals,
         metadata=metadata,
         txns=(Txn(app_id=app, version=options.get(opt.TXN_VERSION)),) if app else (),
         parameters=parameters,

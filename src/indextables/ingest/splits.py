@@ -263,11 +263,11 @@ class _SizeRatio:
         """The weight of the rows that may follow in a split; 0 if it has its size."""
         if self._ratio is None:
             return max(0 if weight else 1, int(_UNMEASURED * self._target) - weight)
-        left = self._size_of_rows - size
-        if weight and left <= _TOLERANCE * size:
+        rest = self._size_of_rows - size
+        if weight and rest <= _TOLERANCE * size:
             return 0
         # In steps, because rows differ in weight, and a batch only has the weight of all its rows.
-        return max(1, int(min(left, _STEP * self._size_of_rows) / self._ratio))
+        return max(1, int(min(rest, _STEP * self._size_of_rows) / self._ratio))
 
     def change(self, batch: pa.RecordBatch) -> int | None:
         """How many rows of a batch have the density of those that were measured; None for all of them.

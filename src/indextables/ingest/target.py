@@ -86,9 +86,9 @@ def new_table(
         created_time=now_ms,
     )
     # The schema as later writes will read it from the metadata: types by their Spark names.
-    stored = to_arrow(metadata.schema_string)
-    check_address_types(stored, options, partition_columns)
-    return Target(stored, partition_columns, mapping_for(stored, options, partition_columns), metadata)
+    readable = to_arrow(metadata.schema_string)
+    check_address_types(readable, options, partition_columns)
+    return Target(readable, partition_columns, mapping_for(readable, options, partition_columns), metadata)
 
 
 def existing_table(

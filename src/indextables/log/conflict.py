@@ -139,10 +139,10 @@ def check_since(
         live = files["path"].combine_chunks()
         removed = pa.array([remove.path for remove in draft.removes], pa.string())
         added = pa.array([add.path for add in draft.adds], pa.string())
-        gone = removed.filter(pc.invert(pc.is_in(removed, value_set=live)))
+        conflicts = removed.filter(pc.invert(pc.is_in(removed, value_set=live)))
         doubled = added.filter(pc.is_in(added, value_set=live))
-        if len(gone):
-            problem = f"{gone[0]} was removed, which this operation replaces or removes too"
+        if len(conflicts):
+            problem = f"{conflicts[0]} was removed, which this operation replaces or removes too"
         elif len(doubled):
             problem = f"{doubled[0]} was added, which this operation adds too"
         elif changes_metadata and pc.any(pc.greater(files["addedAtVersion"], version)).as_py():

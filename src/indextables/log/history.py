@@ -231,8 +231,8 @@ def changes_since(loader: Loader, listing: Listing, since: int, now: Snapshot) -
     then = loader.load(segment_at(loader.log, listing, since)).files()
     live = now.files()
     added = live.filter(pc.invert(pc.is_in(live["path"], value_set=_paths(then))))
-    gone = then.filter(pc.invert(pc.is_in(then["path"], value_set=_paths(live))))
-    return Changes(since, now.version, added, _paths(gone))
+    removals = then.filter(pc.invert(pc.is_in(then["path"], value_set=_paths(live))))
+    return Changes(since, now.version, added, _paths(removals))
 
 
 def _paths(file_list: pa.Table) -> pa.Array:
@@ -277,28 +277,28 @@ def commit_outcome(loader: Loader, listing: Listing, token: str, version: int | 
     return CommitOutcome(committed=False if is_other_commit else None)
 
 
-def referenced_splits(loader: Loader, listing: Listing, gone: ExpiredFiles) -> pa.Array:
-    """The paths of all splits that are live at a version that is readable after `gone` is deleted.
+def referenced_splits(loader: Loader, listing: Listing, deletions: ExpiredFiles) -> pa.Array:
+    """The paths of all splits that are live at a version that is readable after `deletions` are deleted.
 
     A version is read from a state or checkpoint and the version files after it. So these are the splits that
     are live at a state or checkpoint, and those that a version file adds. A file that cannot be read is an
     error: the splits that it refers to are unknown. A state whose manifests are missing, and a checkpoint
     that is damaged, are left out if other files describe their version.
     """
-    parts = [*_by_states(loader, listing, gone), *_by_checkpoints(loader, listing, gone)]
-    left = sorted(set(listing.versions) - set(gone.versions))
-    for start in range(0, len(left), _SLICE):
-        files = [f for v in left[start : start + _SLICE] for f in version_files(listing, range(v, v + 1))]
+    parts = [*_by_states(loader, listing, deletions), *_by_checkpoints(loader, listing, deletions)]
+    rest = sorted(set(listing.versions) - set(deletions.versions))
+    for start in range(0, len(rest), _SLICE):
+        files = [f for v in rest[start : start + _SLICE] for f in version_files(listing, range(v, v + 1))]
         parts += [_added_paths(actions) for _, actions in loader.versions(files)]
     if not parts:
         return pa.array([], pa.string())
     return pc.unique(pa.chunked_array(parts, pa.string()))
 
 
-def _by_states(loader: Loader, listing: Listing, gone: ExpiredFiles) -> Iterable[pa.Array]:
+def _by_states(loader: Loader, listing: Listing, deletions: ExpiredFiles) -> Iterable[pa.Array]:
     """The entries of all manifests, except those that every state that refers to them has a tombstone for."""
-    infos = [(v, info) for v, info in listing.states.items() if v not in gone.states]
-    if listing.misfiled is not None and listing.misfiled.path not in gone.leading:
+    infos = [(v, info) for v, info in listing.states.items() if v not in deletions.states]
+    if listing.misfiled is not None and listing.misfiled.path not in deletions.leading:
         infos.append((0, listing.misfiled))
     hidden: dict[str, set[str]] = {}
     entries: dict[str, int] = {}
@@ -354,8 +354,8 @@ def _by_other_base(loader: Loader, base: Base, state: StateManifest) -> pa.Array
         raise
 
 
-def _by_checkpoints(loader: Loader, listing: Listing, gone: ExpiredFiles) -> Iterable[pa.Array]:
-    for version in sorted(set(listing.checkpoints) - set(gone.checkpoints)):
+def _by_checkpoints(loader: Loader, listing: Listing, deletions: ExpiredFiles) -> Iterable[pa.Array]:
+    for version in sorted(set(listing.checkpoints) - set(deletions.checkpoints)):
         try:
             actions = read_checkpoint(loader.log, version)
         except CorruptLogError as problem:

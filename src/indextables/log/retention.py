@@ -203,13 +203,13 @@ def _is_self_contained(loader: Loader, listing: Listing, anchor: Base) -> bool:
     return state is not None and loader.header(anchor, state) is not None
 
 
-def _metadata_of_the_rest(loader: Loader, listing: Listing, gone: set[int]) -> set[int]:
+def _metadata_of_the_rest(loader: Loader, listing: Listing, deletions: set[int]) -> set[int]:
     """The versions with the metadata of remaining states that have none: an earlier state, or version 0."""
     metadata_versions: set[int] = set()
-    for version in sorted(set(listing.states) - gone):
+    for version in sorted(set(listing.states) - deletions):
         state = _readable(loader, listing, version)
         if state is not None and state.metadata is None:
-            earlier = sorted((v for v in gone if v < version), reverse=True)
+            earlier = sorted((v for v in deletions if v < version), reverse=True)
             having = (v for v in earlier if (s := _readable(loader, listing, v)) and s.metadata is not None)
             metadata_versions |= {next(having, 0), 0}
     return metadata_versions
@@ -304,8 +304,8 @@ def _is_confirmed(base: Base, pointer: Pointer | None, before_ms: int) -> bool:
     Its writer may delete it shortly after creating it. It is final once the pointer names it, or once it is
     older than the minimum age of manifests.
     """
-    named = pointer is not None and pointer.version == base.version and pointer.is_state == base.is_state
-    return named or base.stamp[1] < before_ms
+    is_current = pointer is not None and pointer.version == base.version and pointer.is_state == base.is_state
+    return is_current or base.stamp[1] < before_ms
 
 
 def _anchor(

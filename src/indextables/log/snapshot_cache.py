@@ -177,7 +177,7 @@ def invalidate(url: str | None = None) -> int:
 
 def cache_statistics() -> dict[str, CacheStatistics]:
     """The statistics of the caches of this process, by their names in options."""
-    named: dict[str, Cache[Key, Any]] = {
+    caches: dict[str, Cache[Key, Any]] = {
         "newest": NEWEST,
         "snapshot": SNAPSHOTS,
         "fileList": FILE_LISTS,
@@ -185,4 +185,4 @@ def cache_statistics() -> dict[str, CacheStatistics]:
         "version": VERSIONS,
         "metadata": METADATA,
     }
-    return {name: cache.statistics() for name, cache in named.items()}
+    return {name: cache.statistics() for name, cache in caches.items()}

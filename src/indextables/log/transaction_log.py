@@ -381,8 +381,8 @@ class TransactionLog:
 
     def referenced_splits(self, *, without: retention.ExpiredFiles | None = None) -> pa.Array:
         """The paths of all splits that a version refers to; `without` are files of the log to leave out."""
-        gone = without or retention.ExpiredFiles()
-        return self._retry_if_cleaned(lambda listing: referenced_splits(self._loader, listing, gone))
+        deletions = without or retention.ExpiredFiles()
+        return self._retry_if_cleaned(lambda listing: referenced_splits(self._loader, listing, deletions))
 
     def truncate(self, *, dry_run: bool = False) -> tuple[int, retention.ExpiredFiles]:
         """Delete all versions before the newest one; returns the remaining version and the deleted files.
@@ -463,14 +463,14 @@ class TransactionLog:
     def _retry_if_cleaned(self, read: Callable[[Listing], T]) -> T:
         """Read from a listing; if files are cleaned up meanwhile, try again with a new listing."""
         listing = full_listing(self._loader.log)
-        for left in range(_LISTINGS, -1, -1):
+        for attempts in range(_LISTINGS, -1, -1):
             if listing.latest is None:
                 raise TableNotFoundError(self.store.url)
             try:
                 return read(listing)
             except CorruptLogError:
                 again = full_listing(self._loader.log)
-                if again == listing or not left:
+                if again == listing or not attempts:
                     raise
                 listing = again
         raise AssertionError("the last try returns or raises")

@@ -41,7 +41,7 @@ class Conversion:
 
     Attributes:
         converted: the number of splits that were converted.
-        left: the number of splits of IndexTables for Scala that the chosen partitions still have.
+        remainder: the number of splits of IndexTables for Scala that the chosen partitions still have.
         rows: the number of rows in the converted splits.
         bytes_before: the size of these splits before.
         bytes_after: their size now.
@@ -50,7 +50,7 @@ class Conversion:
     """
 
     converted: int
-    left: int
+    remainder: int
     rows: int
     bytes_before: int
     bytes_after: int
@@ -177,7 +177,7 @@ def convert(
         log: the table.
         options: how splits are written.
         where: a condition on partition columns; by default the whole table.
-        dry_run: only report the splits that would be converted, as `left`.
+        dry_run: only report the splits that would be converted, as `remainder`.
         progress: called with the number of finished splits and the number of all.
     """
     chosen = condition(log.snapshot(), where)
@@ -203,7 +203,7 @@ def _conversion(log: TransactionLog, where: Predicate | None, outcome: merging.M
     """The result of the passes so far, with the number of remaining splits."""
     return Conversion(
         converted=outcome.new_splits,
-        left=originals(log.snapshot(), where).num_rows,
+        remainder=originals(log.snapshot(), where).num_rows,
         rows=outcome.rows,
         bytes_before=outcome.bytes_before,
         bytes_after=outcome.bytes_after,

@@ -387,10 +387,10 @@ def wait(records: Sequence[Job], seconds: float) -> list[Job]:
     end_at = time.monotonic() + seconds
     while True:
         now = current(records)
-        left = end_at - time.monotonic()
-        if left <= 0 or all(each.ended is not None for each in now):
+        rest = end_at - time.monotonic()
+        if rest <= 0 or all(each.ended is not None for each in now):
             return now
-        time.sleep(min(_LOOK_EVERY_S, left))
+        time.sleep(min(_LOOK_EVERY_S, rest))
 
 
 def current(records: Iterable[Job]) -> list[Job]:

@@ -264,22 +264,22 @@ def run(task: MergeTask, store: Store, options: Options) -> MergeTaskResult:
 
     Errors of storage are not raised: the group is not merged, and the result has the reason.
     """
-    left = list(task.sources)
+    refs = list(task.sources)
     skipped: list[tuple[str, str]] = []
-    while len(left) > 1 or (left and not left[0].is_parquet):
+    while len(refs) > 1 or (refs and not refs[0].is_parquet):
         try:
             sources = [
-                open_merge_input(store, ref, task.context, task.partition_values, options) for ref in left
+                open_merge_input(store, ref, task.context, task.partition_values, options) for ref in refs
             ]
-            add = _merge_group(task, left, sources, store, options)
-            return MergeTaskResult(add, tuple(ref.path for ref in left), tuple(skipped))
+            add = _merge_group(task, refs, sources, store, options)
+            return MergeTaskResult(add, tuple(ref.path for ref in refs), tuple(skipped))
         except UnreadableSplitError as error:
             skipped.append((error.path, error.problem))
-            left = [ref for ref in left if ref.path != error.path]
+            refs = [ref for ref in refs if ref.path != error.path]
         except UnavailableSplitError as error:
-            if (problem := damage(store, next(ref for ref in left if ref.path == error.path))) is not None:
+            if (problem := damage(store, next(ref for ref in refs if ref.path == error.path))) is not None:
                 skipped.append((error.path, problem))
-                left = [ref for ref in left if ref.path != error.path]
+                refs = [ref for ref in refs if ref.path != error.path]
                 continue
             return MergeTaskResult(None, (), tuple(skipped), unavailable=((error.path, error.problem),))
         except (StoreError, OSError) as error:
@@ -296,9 +296,9 @@ def finish(
     operation: str = MERGE,
 ) -> Snapshot:
     """Commit a version that adds merged splits, removes their sources, and marks unreadable splits."""
-    gone = pa.array([path for r in results if r.add for path in r.paths], pa.string())
+    paths = pa.array([path for r in results if r.add for path in r.paths], pa.string())
     file_list = snapshot.files()
-    removed = file_list.filter(pc.is_in(file_list["path"], value_set=gone))
+    removed = file_list.filter(pc.is_in(file_list["path"], value_set=paths))
     adds = tuple(r.add for r in results if r.add is not None)
     skips = tuple(_skips(snapshot, results, options, now_ms))
     if not adds and not skips:
@@ -473,8 +473,8 @@ def finish_pass(
     except BaseException:
         # Delete the files of results that were not committed: those of this batch, and existing ones of later
         # ones.
-        left = [*batch, *(iterator if isinstance(results, Sequence) else ())]
-        delete_uncommitted(log.store, [result.add.path for result in left if result.add])
+        rest = [*batch, *(iterator if isinstance(results, Sequence) else ())]
+        delete_uncommitted(log.store, [result.add.path for result in rest if result.add])
         raise
 
 

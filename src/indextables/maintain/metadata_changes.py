@@ -54,16 +54,16 @@ def restore(
     then = log.snapshot(version=version, timestamp=timestamp)
     old, new = then.files(), now.files()
     back = old.filter(pc.invert(pc.is_in(old["path"], value_set=_paths(new))))
-    gone = new.filter(pc.invert(pc.is_in(new["path"], value_set=_paths(old))))
+    removals = new.filter(pc.invert(pc.is_in(new["path"], value_set=_paths(old))))
     metadata = _metadata_to_restore(then.metadata, now.metadata)
-    figures = (back.num_rows, gone.num_rows, _bytes(back), _bytes(gone))
-    if not back.num_rows and not gone.num_rows and metadata is None:
+    figures = (back.num_rows, removals.num_rows, _bytes(back), _bytes(removals))
+    if not back.num_rows and not removals.num_rows and metadata is None:
         return RestoreResult(then.version, None, *figures)
     _check_present(log, then, back)
     draft = Draft(
         operation=RESTORE,
         adds=tuple(_changing(with_mappings(to_adds(back), then))),
-        removes=removes_of(gone, timestamp=time.time_ns() // 1_000_000),
+        removes=removes_of(removals, timestamp=time.time_ns() // 1_000_000),
         metadata=metadata,
         parameters={"mode": OVERWRITE, "version": str(then.version)},
         reuses_files=True,
@@ -131,8 +131,8 @@ class TruncateResult:
 
 def truncate(log: TransactionLog, *, dry_run: bool = False) -> TruncateResult:
     """Delete all versions before the newest one from the log; a dry run writes nothing."""
-    version, gone = log.truncate(dry_run=dry_run)
-    return TruncateResult(version, len(gone.versions), len(gone.states) + len(gone.checkpoints), dry_run)
+    version, files = log.truncate(dry_run=dry_run)
+    return TruncateResult(version, len(files.versions), len(files.states) + len(files.checkpoints), dry_run)
 
 
 DROP = "DROP PARTITIONS"
@@ -169,8 +169,8 @@ def _drop(log: TransactionLog, where: str) -> DropResult:
     snapshot = log.snapshot()
     refuse_companion(snapshot, "dropping partitions")
     predicate = partition_condition(snapshot, where)
-    gone = in_partitions(snapshot, predicate)
-    if not gone.num_rows:
+    files = in_partitions(snapshot, predicate)
+    if not files.num_rows:
         return DropResult()
 
     def in_same(others: Sequence[Add]) -> bool:
@@ -183,10 +183,10 @@ def _drop(log: TransactionLog, where: str) -> DropResult:
 
     draft = Draft(
         operation=DROP,
-        removes=removes_of(gone, timestamp=time.time_ns() // 1_000_000),
+        removes=removes_of(files, timestamp=time.time_ns() // 1_000_000),
         parameters={"where": to_sql(predicate)},
         replaces=in_same,
     )
     after = log.commit(draft, snapshot)
-    total = pc.sum(gone["size"]).as_py() or 0
-    return DropResult(distinct_partitions(gone), gone.num_rows, total, after.version)
+    total = pc.sum(files["size"]).as_py() or 0
+    return DropResult(distinct_partitions(files), files.num_rows, total, after.version)

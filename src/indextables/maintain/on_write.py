@@ -271,6 +271,6 @@ def _wait_at_exit() -> None:
 def _leave() -> None:
     started = time.monotonic()
     with _lock:
-        left = list(_running.values())
-    for running in left:
+        merges = list(_running.values())
+    for running in merges:
         running.thread.join(max(0.0, running.shutdown_timeout - (time.monotonic() - started)))

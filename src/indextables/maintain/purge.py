@@ -77,7 +77,7 @@ class PurgePlan:
     before_ms: int
     expired: ExpiredFiles
     # Sorted.
-    named: pa.Array
+    references: pa.Array
     version: int
     # The table's id, to detect a table that replaced it.
     table_id: str
@@ -147,16 +147,16 @@ def plan_purge(
     now = local_time_ms() if dry_run else log.store_time_ms()
     if dry_run:
         expired = log.expired_files(log_hours=log_hours)
-        named = log.referenced_splits(without=expired)
+        references = log.referenced_splits(without=expired)
     else:
         expired = log.clean(log_hours=log_hours)
-        named = log.referenced_splits()
+        references = log.referenced_splits()
     return PurgePlan(
         retention,
         # At version 0, the splits of a running first write, or repair, may be unreferenced.
         int(now - retention * HOUR_MS) if snapshot.version else 0,
         expired,
-        _sort_paths(named, snapshot.url),
+        _sort_paths(references, snapshot.url),
         snapshot.version,
         snapshot.metadata.id,
         dry_run,
@@ -168,10 +168,10 @@ def commit_purge(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
 
     Purges do not conflict: if another one committed its version first, this one is committed after it.
     """
-    left = log.options.get(RETRY_ATTEMPTS)
+    attempts = log.options.get(RETRY_ATTEMPTS)
     after: Snapshot | None = None
     while after is None:
-        base, left = _same_table(plan, log.snapshot()), left - 1
+        base, attempts = _same_table(plan, log.snapshot()), attempts - 1
         draft = Draft(
             operation=PURGE,
             parameters=purge_parameters(plan.before_ms, plan.retention_hours),
@@ -180,11 +180,11 @@ def commit_purge(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
         try:
             after = log.commit(draft, base)
         except CommitConflictError:
-            if left <= 0:
+            if attempts <= 0:
                 raise
     if after.version == plan.version + 1:
         return replace(plan, version=after.version)
-    return replace(plan, named=_sort_paths(log.referenced_splits(), after.url), version=after.version)
+    return replace(plan, references=_sort_paths(log.referenced_splits(), after.url), version=after.version)
 
 
 def orphans(store: Store, plan: PurgePlan) -> Iterator[Orphans]:
@@ -192,8 +192,8 @@ def orphans(store: Store, plan: PurgePlan) -> Iterator[Orphans]:
     infos = TableListing(store).files()
     while chunk := list(islice(infos, _LISTED)):
         splits = pa.array([split_of(info.path) for info in chunk], pa.string())
-        referenced = pc.is_in(splits, value_set=_between(plan.named, splits)).to_pylist()
-        unnamed = [info for info, named in zip(chunk, referenced, strict=True) if not named]
+        referenced = pc.is_in(splits, value_set=_between(plan.references, splits)).to_pylist()
+        unnamed = [info for info, is_referenced in zip(chunk, referenced, strict=True) if not is_referenced]
         old = [info for info in unnamed if info.modified_ms <= plan.before_ms]
         if len(old) < len(unnamed):
             yield Orphans((), 0, len(unnamed) - len(old))
@@ -215,10 +215,10 @@ def delete(store: Store, batch: Orphans, options: Options) -> Deletion:
             problem = str(error)
         else:
             return Deletion(len(batch.paths), batch.bytes)
-    left = [path for path in batch.paths if store.exists(path)]
-    if not left:
+    rest = [path for path in batch.paths if store.exists(path)]
+    if not rest:
         return Deletion(len(batch.paths), batch.bytes)
-    return Deletion(len(batch.paths) - len(left), 0, len(left), problem)
+    return Deletion(len(batch.paths) - len(rest), 0, len(rest), problem)
 
 
 def _same_table(plan: PurgePlan, snapshot: Snapshot) -> Snapshot:
@@ -309,15 +309,15 @@ def _young_before_any(batches: Iterator[Orphans]) -> tuple[int, bool]:
 
 def limit_batches(batches: Iterator[Orphans], options: Options) -> Iterator[Orphans | None]:
     """The batches up to the maximum number of files of one purge; then None, if there are more."""
-    left = options.get(opt.PURGE_MOST)
+    room = options.get(opt.PURGE_MOST)
     for batch in batches:
-        if len(batch.paths) > left:
-            share = batch.bytes * left // len(batch.paths)
-            if left:
-                yield Orphans(batch.paths[:left], share)
+        if len(batch.paths) > room:
+            share = batch.bytes * room // len(batch.paths)
+            if room:
+                yield Orphans(batch.paths[:room], share)
             yield None
             return
-        left -= len(batch.paths)
+        room -= len(batch.paths)
         yield batch
 
 
@@ -360,11 +360,11 @@ def _batch(infos: Sequence[ObjectInfo]) -> Orphans:
     return Orphans(tuple(info.path for info in infos), sum(info.size for info in infos))
 
 
-def _between(named: pa.Array, splits: pa.Array) -> pa.Array:
+def _between(references: pa.Array, splits: pa.Array) -> pa.Array:
     """The range of the sorted referenced paths that can contain these paths, which are sorted, too."""
     ends = pc.min_max(splits).as_py()
-    start = bisect_left(named, ends["min"], key=_text)
-    return named.slice(start, bisect_right(named, ends["max"], lo=start, key=_text) - start)
+    start = bisect_left(references, ends["min"], key=_text)
+    return references.slice(start, bisect_right(references, ends["max"], lo=start, key=_text) - start)
 
 
 def _text(value: pa.Scalar) -> str:
@@ -372,7 +372,7 @@ def _text(value: pa.Scalar) -> str:
     return text
 
 
-def _sort_paths(named: pa.Array, table_url: str) -> pa.Array:
+def _sort_paths(references: pa.Array, table_url: str) -> pa.Array:
     """Paths relative to the table, in the order of a listing; some writers store whole URLs of splits."""
-    relative = relative_paths(named, table_url)
+    relative = relative_paths(references, table_url)
     return relative.take(pc.array_sort_indices(relative))

@@ -344,5 +344,5 @@ def _add_of_bundle(info: ObjectInfo, bundle: BundleMetadata) -> Add:
 
 def folder_values(path: str) -> dict[str, str | None]:
     """The partition values in the names of a path's folders."""
-    named = parse_partition_path(path.rpartition("/")[0])
-    return {name: None if value == NULL_PARTITION else value for name, value in named}
+    values = parse_partition_path(path.rpartition("/")[0])
+    return {name: None if value == NULL_PARTITION else value for name, value in values}

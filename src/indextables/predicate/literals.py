@@ -143,8 +143,8 @@ def parse_double(text: str) -> float | None:
     if match:
         return float(match[1])
     sign = -1.0 if stripped.startswith("-") else 1.0
-    named = _NAMED_DOUBLES.get(stripped.lower().removeprefix("-").removeprefix("+"))
-    return None if named is None else sign * named
+    value = _NAMED_DOUBLES.get(stripped.lower().removeprefix("-").removeprefix("+"))
+    return None if value is None else sign * value
 
 
 def parse_literal(  # noqa: C901, PLR0912 - one case for each kind of type

@@ -58,16 +58,16 @@ class Visit(NamedTuple):
 
 def walk(predicate: Predicate | None) -> Iterator[Visit]:
     """All nodes of a condition from left to right, each before its parts; None has no nodes."""
-    left = [] if predicate is None else [Visit(predicate, 0, negated=False)]
-    while left:
-        visit = left.pop()
+    visits = [] if predicate is None else [Visit(predicate, 0, negated=False)]
+    while visits:
+        visit = visits.pop()
         yield visit
         depth = visit.depth + 1
         match visit.node:
             case And(parts) | Or(parts):
-                left += [Visit(part, depth, visit.negated) for part in reversed(parts)]
+                visits += [Visit(part, depth, visit.negated) for part in reversed(parts)]
             case Not(part):
-                left.append(Visit(part, depth, negated=True))
+                visits.append(Visit(part, depth, negated=True))
             case Compare() | In() | IsNull() | TextMatch() | Like() | NestedCondition() | Search() | Always():
                 pass
             case _:
@@ -187,12 +187,12 @@ def _fold_parts(kind: type[And] | type[Or], parts: list[Predicate], *, decisive:
     """The parts without constants; `decisive` is the value of a part that determines the result."""
     if any(isinstance(part, Always) and part.value is decisive for part in parts):
         return Always(decisive)
-    left = [p for p in parts if not (isinstance(p, Always) and p.value is (not decisive))]
-    if not left:
+    rest = [p for p in parts if not (isinstance(p, Always) and p.value is (not decisive))]
+    if not rest:
         return Always(not decisive)
-    if all(isinstance(part, Always) for part in left):
+    if all(isinstance(part, Always) for part in rest):
         return Always(None)
-    return left[0] if len(left) == 1 else kind(tuple(left))
+    return rest[0] if len(rest) == 1 else kind(tuple(rest))
 
 
 def is_true(predicate: Predicate) -> Predicate:

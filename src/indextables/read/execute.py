@@ -77,14 +77,14 @@ def stream(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator
     groups = split_groups(spec, chosen, at_once, store)
     scans = min(at_once, len(groups))
     works = [partial(execute, spec, group, store, scans=scans) for group in groups]
-    left = spec.limit
+    rest = spec.limit
     for batch in in_order(works, at_once):
-        if left is None:
+        if rest is None:
             yield batch
             continue
-        yield batch.slice(0, left)
-        left -= batch.num_rows
-        if left <= 0:
+        yield batch.slice(0, rest)
+        rest -= batch.num_rows
+        if rest <= 0:
             return
 
 

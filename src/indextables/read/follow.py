@@ -109,10 +109,10 @@ def new_versions(
             yield since + 1, end
             since = last
             waiting = time.monotonic()
-        left = None if timeout is None else waiting + timeout - time.monotonic()
-        if left is not None and left <= 0:
+        rest = None if timeout is None else waiting + timeout - time.monotonic()
+        if rest is not None and rest <= 0:
             return
-        time.sleep(interval if left is None else min(interval, left))
+        time.sleep(interval if rest is None else min(interval, rest))
 
 
 def _replacement_error(before: Snapshot) -> TableReplacedError:

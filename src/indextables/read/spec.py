@@ -266,8 +266,8 @@ class AggregateSpec:
     @property
     def columns(self) -> list[str]:
         """The columns that are read, without those of the condition."""
-        named = [a.column for a in self.aggregates if a.column is not None]
-        return list(dict.fromkeys([*(group_column(g) for g in self.groups), *named]))
+        inputs = [a.column for a in self.aggregates if a.column is not None]
+        return list(dict.fromkeys([*(group_column(g) for g in self.groups), *inputs]))
 
 
 def aggregate_spec(

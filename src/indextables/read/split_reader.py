@@ -268,14 +268,14 @@ class SplitReader:
         condition = self.fold(where)
         if isinstance(condition, Always) and condition.value is not True:
             return
-        left = limit
+        rest = limit
         for batch in self._matching(columns, condition, limit):
-            part = batch if left is None else batch.slice(0, left)
+            part = batch if rest is None else batch.slice(0, rest)
             if part.num_rows:
                 yield part
-            if left is not None:
-                left -= part.num_rows
-                if left <= 0:
+            if rest is not None:
+                rest -= part.num_rows
+                if rest <= 0:
                     return
 
     def _matching(

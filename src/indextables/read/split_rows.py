@@ -36,19 +36,19 @@ def scan_splits(
 
 def scan_readers(spec: ScanSpec, readers: Iterable[SplitReader], count: int) -> Iterator[pa.RecordBatch]:
     """The rows of `count` splits, which are opened one after the other."""
-    left = spec.limit if not spec.order else None
+    rest = spec.limit if not spec.order else None
     few = _FewRows(spec)
     for reader in readers:
-        if left is not None and left <= 0:
+        if rest is not None and rest <= 0:
             break
-        numbers = reader.find_few(spec.where, left, FEW_ROWS) if few.is_used(count) else None
+        numbers = reader.find_few(spec.where, rest, FEW_ROWS) if few.is_used(count) else None
         if numbers is None:
             yield from few.fetch()
-            for batch in split_rows(spec, reader, left):
+            for batch in split_rows(spec, reader, rest):
                 yield batch
-                left = None if left is None else left - batch.num_rows
+                rest = None if rest is None else rest - batch.num_rows
             continue
-        left = None if left is None else left - len(numbers)
+        rest = None if rest is None else rest - len(numbers)
         yield from few.add(reader, numbers)
     yield from few.fetch()
 
@@ -121,13 +121,13 @@ def split_rows(spec: ScanSpec, reader: SplitReader, limit: int | None) -> Iterat
         yield from _by_number(spec, reader, numbers)
         return
     columns = _Projection(spec, reader)
-    left = limit
+    rest = limit
     for numbers, batch in reader.numbered_batches(spec.read_columns, spec.where):
         rows = columns.of(numbers, batch)
-        yield rows if left is None else rows.slice(0, left)
-        if left is not None:
-            left -= rows.num_rows
-            if left <= 0:
+        yield rows if rest is None else rows.slice(0, rest)
+        if rest is not None:
+            rest -= rows.num_rows
+            if rest <= 0:
                 return
 
 

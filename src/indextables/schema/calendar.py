@@ -144,17 +144,17 @@ def parse_timestamp_literal(text: str, zone: str | None) -> int | None:
         return None
     rest = text[match.end() :]
     micros: int | None = 0
-    named = ""
+    own_zone = ""
     if rest:
         clock = _LITERAL_TIME.match(rest, 1)
         micros = _time_micros(*clock.groups()) if clock else None
         if clock is None or micros is None:
             return None
-        named = rest[clock.end() :].strip()
-    if named and not _is_zone(named):
+        own_zone = rest[clock.end() :].strip()
+    if own_zone and not _is_zone(own_zone):
         return None
     local = days * DAY_MICROS + (micros or 0)
-    return local if zone is None else to_utc(local, named or zone)
+    return local if zone is None else to_utc(local, own_zone or zone)
 
 
 def is_utc(zone: str) -> bool:

@@ -150,10 +150,10 @@ def is_assignable(source: pa.DataType, target: pa.DataType) -> bool:
 def _storage_field(field: pa.Field, path: str) -> pa.Field:
     metadata_ = field.metadata or {}
     metadata = {key: value for key, value in metadata_.items() if key == METADATA_KEY}
-    named = parse_spark_type(metadata_[TYPE_KEY].decode())[0] if TYPE_KEY in metadata_ else None
+    tag_type = parse_spark_type(metadata_[TYPE_KEY].decode())[0] if TYPE_KEY in metadata_ else None
     # A tag of another type remains from a cast, and is ignored.
-    arrow = named if named == field.type else _storage_type(field.type, path)
-    if named == arrow:
+    arrow = tag_type if tag_type == field.type else _storage_type(field.type, path)
+    if tag_type == arrow:
         metadata[TYPE_KEY] = metadata_[TYPE_KEY]
     return pa.field(field.name, arrow, nullable=field.nullable, metadata=metadata or None)
 

@@ -287,14 +287,14 @@ def _parse_remaining(
     texts: pa.Array, values: pa.Array, number: pa.DataType, parse: Callable[[str], int | None]
 ) -> pa.Array:
     """Parse the remaining texts one by one: years of more than four digits, and malformed dates."""
-    left = pc.and_(values.is_null(), texts.is_valid())
-    if not pc.any(left).as_py():
+    missing = pc.and_(values.is_null(), texts.is_valid())
+    if not pc.any(missing).as_py():
         return values
-    odd = texts.filter(left).dictionary_encode()
+    odd = texts.filter(missing).dictionary_encode()
     limit = 2 ** (number.bit_width - 1)
     read = [parse(text) for text in odd.dictionary.to_pylist()]
     in_range = pa.array([n if n is not None and -limit <= n < limit else None for n in read], number)
-    return pc.replace_with_mask(values, left, in_range.take(odd.indices).cast(values.type))
+    return pc.replace_with_mask(values, missing, in_range.take(odd.indices).cast(values.type))
 
 
 # The tag of Parquet splits, which this engine writes: their bounds are exact.
@@ -459,15 +459,15 @@ def merge_statistics(sources: Sequence[FileStatistics], schema: pa.Schema) -> St
 
 def _choose(schema: pa.Schema, options: Options, partitions: set[str]) -> tuple[list[pa.Field], set[str]]:
     """The columns whose nulls are counted, and those among them that have bounds."""
-    if named := options.get(STATS_COLUMNS):
+    if columns := options.get(STATS_COLUMNS):
         by_name = {field.name.lower(): field for field in schema}
-        for name in named:
+        for name in columns:
             if name.lower() not in by_name:
                 raise OptionError(
                     f"option '{STATS_COLUMNS.key}' names the column {name}, which the table does not have; "
                     f"its columns are {', '.join(schema.names)}"
                 )
-        names = {name.lower() for name in named}
+        names = {name.lower() for name in columns}
         fields = [field for field in schema if field.name.lower() in names]
         return fields, {field.name for field in fields if has_bounds(field)}
     limit = options.get(STATS_NUM_COLUMNS)

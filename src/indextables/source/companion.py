@@ -313,12 +313,12 @@ def _partition_mismatch(
     base = locate(properties.location).url
     for path, values in partitions:
         folder = relative_path(locate(path).url, base)
-        named = {name.lower(): text for name, text in folder_values(folder)}
+        folder_texts = {name.lower(): text for name, text in folder_values(folder)}
         own = {
             name.lower(): NULL_PARTITION if text is None or text == "" else text
             for name, text in values.items()
         }
-        if named != own:
+        if folder_texts != own:
             shown = ", ".join(f"{name}={text}" for name, text in values.items())
             return f"the partition {shown} of the catalog is at {path}, which is not its folder in the table"
         partition_folders.add(folder)
@@ -374,14 +374,14 @@ def source_files(source: SourceSnapshot, where: str | None) -> list[SourceFile]:
         return list(source.files)
     condition = parse_condition(where, source.schema)
     partitions = {name.lower(): name for name in source.partition_columns}
-    named = [column.path[0] for column in columns_of(condition)]
-    others = [name for name in named if name.lower() not in partitions]
+    names = [column.path[0] for column in columns_of(condition)]
+    others = [name for name in names if name.lower() not in partitions]
     if others or has_search(condition):
         raise CommandError(
             f"the condition {where!r} may only compare partition columns of the source with values; its "
             f"partition columns are: {', '.join(source.partition_columns) or 'none'}"
         )
-    needed = list(dict.fromkeys(partitions[name.lower()] for name in named))
+    needed = list(dict.fromkeys(partitions[name.lower()] for name in names))
     for file in source.files:
         if missing := [name for name in needed if name not in file.partition]:
             raise SourceError(

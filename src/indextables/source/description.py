@@ -66,19 +66,19 @@ def _column_json(column: Column) -> _ColumnJson:
 
 
 def _decode_columns(text: str) -> tuple[pa.Schema, tuple[Column, ...], dict[str, int] | None]:
-    stored = msgspec.json.decode(text, type=_ColumnsJson)
-    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored.schema, validate=True)))
-    return schema, _columns(stored.columns, list(schema)), stored.name_mapping
+    description = msgspec.json.decode(text, type=_ColumnsJson)
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(description.schema, validate=True)))
+    return schema, _columns(description.columns, list(schema)), description.name_mapping
 
 
-def _columns(stored: Sequence[_ColumnJson], fields: Sequence[pa.Field]) -> tuple[Column, ...]:
-    return tuple(_column(each, field) for each, field in zip(stored, fields, strict=True))
+def _columns(columns: Sequence[_ColumnJson], fields: Sequence[pa.Field]) -> tuple[Column, ...]:
+    return tuple(_column(each, field) for each, field in zip(columns, fields, strict=True))
 
 
-def _column(stored: _ColumnJson, field: pa.Field) -> Column:
+def _column(column: _ColumnJson, field: pa.Field) -> Column:
     inner = child_fields(field.type)
-    default = decode_values(stored.default)[""].as_py() if stored.default else None
-    return Column(field, stored.key, default, _columns(stored.children, inner), stored.required, stored.uuid)
+    default = decode_values(column.default)[""].as_py() if column.default else None
+    return Column(field, column.key, default, _columns(column.children, inner), column.required, column.uuid)
 
 
 def column_identities(snapshot: SourceSnapshot) -> dict[str, str]:
@@ -87,8 +87,8 @@ def column_identities(snapshot: SourceSnapshot) -> dict[str, str]:
 
 
 def _identity(column: Column) -> str:
-    stored = msgspec.json.encode(_without_required(_column_json(column)), order="deterministic").decode()
-    return f"{_type_text(column.field.type)} {char_type(column.field) or ''} {stored}"
+    text = msgspec.json.encode(_without_required(_column_json(column)), order="deterministic").decode()
+    return f"{_type_text(column.field.type)} {char_type(column.field) or ''} {text}"
 
 
 def _without_required(column: _ColumnJson) -> _ColumnJson:

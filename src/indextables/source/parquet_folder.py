@@ -99,7 +99,9 @@ def open_folder(
     else:
         members = {path: info for path, info in data.items() if path.rpartition("/")[0] in spec.values}
         summaries = list(listing)
-    inferred = _infer(locations, data if spec else members, summaries, merge=merge_schema, named=schema_file)
+    inferred = _infer(
+        locations, data if spec else members, summaries, merge=merge_schema, schema_path=schema_file
+    )
     partition = spec.fields if spec else []
     schema = _with_partitions(inferred, partition)
     for field in schema:
@@ -196,10 +198,10 @@ def _infer(
     paths: Sequence[str],
     *,
     merge: bool,
-    named: str | None,
+    schema_path: str | None,
 ) -> pa.Schema:
-    if named is not None:
-        place = locations.resolve(named, encoded=False)
+    if schema_path is not None:
+        place = locations.resolve(schema_path, encoded=False)
         try:
             info = place.store.head(place.path)
         except ObjectMissingError:

@@ -196,9 +196,11 @@ class SourceReader:
         schema = pa.schema([each.field for each in fields])
         if position_column is not None:
             schema = schema.append(pa.field(position_column, pa.int64(), nullable=False))
-        stored = [each for each in fields if not self._is_constant(each, file)]
+        file_columns = [each for each in fields if not self._is_constant(each, file)]
         opened = self.open(file)
-        projection = Projection(opened, stored, names=self.snapshot.field_ids(opened.schema, opened.url))
+        projection = Projection(
+            opened, file_columns, names=self.snapshot.field_ids(opened.schema, opened.url)
+        )
         deleted = np.empty(0, np.int64) if deleted_rows else self.deleted_positions(file)
         if positions is None:
             rows = self._scan(opened, projection, deleted, batch_rows)
@@ -209,7 +211,7 @@ class SourceReader:
             else:
                 rows = self._fetch(opened, projection, selection, batch_rows)
         for numbers, arrays in rows:
-            values = dict(zip((each.field.name for each in stored), arrays, strict=True))
+            values = dict(zip((each.field.name for each in file_columns), arrays, strict=True))
             final = [
                 values[each.field.name]
                 if each.field.name in values

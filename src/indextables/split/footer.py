@@ -256,9 +256,9 @@ def check_footer(footer: FooterJson, footer_start: int) -> None:
     _check_filters(footer.term_filters, footer_start)
 
 
-def _check_filters(stored: Sequence[tuple[str, int, int]], footer_start: int) -> None:
+def _check_filters(places: Sequence[tuple[str, int, int]], footer_start: int) -> None:
     """Raise ValueError unless term filters have a valid size and are before the footer."""
-    for place in (FilterPlace(*each) for each in stored):
+    for place in (FilterPlace(*each) for each in places):
         if not 1 <= place.blocks <= MAX_FILTER_BLOCKS:
             raise ValueError(f"the term filter of '{place.field}' has {place.blocks} blocks")
         if not 4 <= place.offset <= place.offset + place.length <= footer_start:
@@ -304,19 +304,19 @@ class IndexFile:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "IndexFile":
         """The file from JSON of a footer; in format 1 a file is one piece."""
-        stored = msgspec.convert(value, IndexFileJson)
-        check_file(stored)
-        return cls.of(stored)
+        file = msgspec.convert(value, IndexFileJson)
+        check_file(file)
+        return cls.of(file)
 
     @classmethod
-    def of(cls, stored: IndexFileJson) -> "IndexFile":
+    def of(cls, file: IndexFileJson) -> "IndexFile":
         """The file from checked JSON."""
         pieces = []
         start = 0
-        for field, size, offset, length, crc32, blocks in stored.all_pieces():
-            pieces.append(Piece(stored.name, start, field, size, offset, length, crc32, tuple(blocks)))
+        for field, size, offset, length, crc32, blocks in file.all_pieces():
+            pieces.append(Piece(file.name, start, field, size, offset, length, crc32, tuple(blocks)))
             start += size
-        return cls(stored.name, tuple(pieces))
+        return cls(file.name, tuple(pieces))
 
 
 @dataclass(frozen=True, slots=True)
@@ -549,33 +549,33 @@ def _footer_of(text: bytes, path: str, size: int, footer_start: int, parquet: pq
     if version not in _READ_VERSIONS:
         versions = f"{_READ_VERSIONS[0]} to {_READ_VERSIONS[-1]}"
         raise SplitError(f"split format {version} is unknown, this release reads {versions}; upgrade")
-    stored = msgspec.json.decode(text, type=FooterJson)
-    ranges = tuple(RowIdRange(*stored_range) for stored_range in stored.chunks)
-    rows = stored.num_records
+    footer = msgspec.json.decode(text, type=FooterJson)
+    ranges = tuple(RowIdRange(*stored_range) for stored_range in footer.chunks)
+    rows = footer.num_records
     if parquet.num_rows != rows or sum(each.rows for each in ranges) != rows:
         raise ValueError(f"{rows} rows are expected, {parquet.num_rows} are in the file")
-    check_footer(stored, footer_start)
+    check_footer(footer, footer_start)
     return Footer(
         path=path,
         size=size,
         footer_start=footer_start,
         num_records=rows,
-        schema=_schema(stored.schema),
-        mapping=_mapping(bytes(stored.mapping)),
-        partition_values=stored.partition_values,
-        min_values=stored.min_values,
-        max_values=stored.max_values,
-        stats=stored.stats,
-        uncompressed_bytes=stored.uncompressed_size_bytes,
-        num_merge_ops=stored.num_merge_ops,
-        created_ms=stored.created_time,
+        schema=_schema(footer.schema),
+        mapping=_mapping(bytes(footer.mapping)),
+        partition_values=footer.partition_values,
+        min_values=footer.min_values,
+        max_values=footer.max_values,
+        stats=footer.stats,
+        uncompressed_bytes=footer.uncompressed_size_bytes,
+        num_merge_ops=footer.num_merge_ops,
+        created_ms=footer.created_time,
         row_id_ranges=ranges,
-        index_files=tuple(IndexFile.of(file) for file in stored.index),
-        source_files=None if stored.source_files is None else tuple(stored.source_files),
-        term_filters=tuple(FilterPlace(*each) for each in stored.term_filters),
-        replaced=stored.replaced,
+        index_files=tuple(IndexFile.of(file) for file in footer.index),
+        source_files=None if footer.source_files is None else tuple(footer.source_files),
+        term_filters=tuple(FilterPlace(*each) for each in footer.term_filters),
+        replaced=footer.replaced,
         parquet=parquet,
-        checksums=_checksums(stored, parquet) if version >= CHECKSUM_FORMAT else None,
+        checksums=_checksums(footer, parquet) if version >= CHECKSUM_FORMAT else None,
     )
 
 
@@ -591,8 +591,8 @@ def _mapping(text: bytes) -> Mapping:
     return Mapping.from_json(text)
 
 
-def _checksums(stored: FooterJson, parquet: pq.FileMetaData) -> Checksums:
-    checksums = tuple(tuple(ChunkChecksums(*chunk) for chunk in group) for group in stored.checksums or ())
+def _checksums(footer: FooterJson, parquet: pq.FileMetaData) -> Checksums:
+    checksums = tuple(tuple(ChunkChecksums(*chunk) for chunk in group) for group in footer.checksums or ())
     if [len(group) for group in checksums] != [parquet.num_columns] * parquet.num_row_groups:
         raise ValueError("its checksums are not those of its column chunks")
     return checksums

@@ -452,8 +452,8 @@ class _IndexingOptions:
             self.partitions_as_addresses += [
                 n for n, types in entries if n in self.partitions and "ip" in types
             ]
-        named = [(self._column_or_path(name, key), value) for name, value in entries]
-        return [(name, value) for name, value in named if name is not None]
+        values = [(self._column_or_path(name, key), value) for name, value in entries]
+        return [(name, value) for name, value in values if name is not None]
 
     def _check_agreement(self) -> None:
         for first, second, one, other in (

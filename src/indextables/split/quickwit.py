@@ -293,8 +293,8 @@ def _batch(
     names = {name.lower(): name for document in documents for name in document}
     columns = []
     for field in schema:
-        stored = names.get(field.name.lower(), field.name)
-        values = [document[stored][0] if stored in document else None for document in documents]
+        own_name = names.get(field.name.lower(), field.name)
+        values = [document[own_name][0] if own_name in document else None for document in documents]
         try:
             if (
                 stored_field := fields.get(field.name.lower())

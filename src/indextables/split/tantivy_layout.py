@@ -161,8 +161,8 @@ def _by_number(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list
         starts.append((int.from_bytes(end[at : at + 4], "little"), place))
         _, at = read_varint(end, at + 4, high_bit_ends=True)
     edges = [*(start for _, start in starts), last]
-    named = zip(starts, pairwise(edges), strict=True)
-    return [FieldRange(fields[field], start, stop) for (field, _), (start, stop) in named]
+    ranges = zip(starts, pairwise(edges), strict=True)
+    return [FieldRange(fields[field], start, stop) for (field, _), (start, stop) in ranges]
 
 
 def _columns(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list[FieldRange]:

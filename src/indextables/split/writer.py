@@ -118,15 +118,15 @@ class IndexBuilder:
                 self._add_without_rejected(values, ValueError("deep JSON, or a number that is too large"))
         if converted.floats:
             lines = [line for row, line in enumerate(lines) if row not in converted.floats]
-        left = iter(lines)
+        iterator = iter(lines)
         while True:
             try:
                 # The loop is in C, and Tantivy parses each document without the GIL.
-                deque(map(self._writer.add_json, left), maxlen=0)
+                deque(map(self._writer.add_json, iterator), maxlen=0)
             except BaseException as error:
                 if not _is_refusal(error):
                     raise
-                refused = lines[len(lines) - left.__length_hint__() - 1]
+                refused = lines[len(lines) - iterator.__length_hint__() - 1]
                 self._add_without_rejected(parse_json(refused), error)
             else:
                 return

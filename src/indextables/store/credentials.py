@@ -212,8 +212,8 @@ def _files(kind: Kind, options: Options) -> Iterator[Path]:
             yield Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or home / ".aws" / "credentials")
             yield Path(os.environ.get("AWS_CONFIG_FILE") or home / ".aws" / "config")
         case Kind.GCS:
-            named = options.get(cloud.GCP_FILE) or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
-            yield Path(named or home / ".config" / "gcloud" / "application_default_credentials.json")
+            path = options.get(cloud.GCP_FILE) or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+            yield Path(path or home / ".config" / "gcloud" / "application_default_credentials.json")
         case Kind.AZURE | Kind.HDFS | Kind.LOCAL | Kind.MEMORY:
             pass
         case _:

@@ -64,8 +64,8 @@ def with_hadoop_keys(options: Options, location: Location, *, credentials: bool)
         CredentialsError: A key names a source of credentials that has no counterpart here.
     """
     keys = {key: value.strip() for key, value in options.values.items() if key.startswith(_FAMILIES)}
-    named = options.get(cloud.PROVIDER_CLASS)
-    if not keys and not named:
+    class_name = options.get(cloud.PROVIDER_CLASS)
+    if not keys and not class_name:
         return options
     own = Options({key: value for key, value in options.values.items() if key not in keys})
     use_credentials = credentials and not has_credentials(own, location.kind)
@@ -74,8 +74,8 @@ def with_hadoop_keys(options: Options, location: Location, *, credentials: bool)
         case Kind.S3:
             get = _for_bucket(keys, location.bucket)
             values = _s3_requests(get)
-            if named and use_credentials:
-                values |= _class_credentials(get, named.strip())
+            if class_name and use_credentials:
+                values |= _class_credentials(get, class_name.strip())
             elif use_credentials:
                 values |= _s3_credentials(
                     get, "fs.s3a.aws.credentials.provider", get("aws.credentials.provider") or ""

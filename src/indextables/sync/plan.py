@@ -289,7 +289,7 @@ class _Planner:
             self._notes.append(f"all files are indexed again: {stale}")
         file_list = None if self._snapshot is None else self._snapshot.files()
         remaining: set[str] = set()
-        gone: list[bool] = []
+        removals: list[bool] = []
         current = {content_name(file, source.url): file for file in files}
         if file_list is not None:
             added_columns = self._added_columns(identities)
@@ -299,9 +299,9 @@ class _Planner:
                     and all(content in current for content in contents or ())
                     and not self._have_values(added_columns, [current[content] for content in contents or ()])
                 )
-                gone.append(not stays)
-            self._add_small_splits(file_list, current, gone)
-            for contents, leaves in zip(file_list["companionSourceFiles"].to_pylist(), gone, strict=True):
+                removals.append(not stays)
+            self._add_small_splits(file_list, current, removals)
+            for contents, leaves in zip(file_list["companionSourceFiles"].to_pylist(), removals, strict=True):
                 remaining.update(() if leaves else (contents or ()))
         pending = {content: file for content, file in current.items() if content not in remaining}
         properties = replace(
@@ -313,8 +313,8 @@ class _Planner:
             indexed=identities if stale or self._before is None else {**self._before.indexed, **identities},
         )
         removes: tuple[Remove, ...] = ()
-        if file_list is not None and any(gone):
-            removes = removes_of(file_list.filter(pa.array(gone)), timestamp=local_time_ms())
+        if file_list is not None and any(removals):
+            removes = removes_of(file_list.filter(pa.array(removals)), timestamp=local_time_ms())
         metadata = self._metadata(schema, partitions, indexing, properties)
         return SyncPlan(
             base=None if self._snapshot is None else self._snapshot.key,
@@ -345,9 +345,9 @@ class _Planner:
             _DEFAULTS if self._snapshot is None else indexing_properties(self._snapshot.metadata)
         )
         indexing = {**_still_valid(table_properties, schema), **options}
-        for named in (self._properties_after.include, self._properties_after.exclude):
-            _check_columns(named, schema)
-            if own := [name for name in named if name.lower() in {p.lower() for p in partitions}]:
+        for columns in (self._properties_after.include, self._properties_after.exclude):
+            _check_columns(columns, schema)
+            if own := [name for name in columns if name.lower() in {p.lower() for p in partitions}]:
                 self._notes.append(f"{own[0]} is a partition column, which is not indexed in any case")
         check_address_types(schema, Options(options), partitions)
         mapping = field_mapping(schema, indexing, self._properties_after, partitions)
@@ -414,7 +414,7 @@ class _Planner:
     # --- splits ----------------------------------------------------------------------------------------
 
     def _add_small_splits(
-        self, file_list: pa.Table, current: Mapping[str, SourceFile], gone: list[bool]
+        self, file_list: pa.Table, current: Mapping[str, SourceFile], removals: list[bool]
     ) -> None:
         """Mark many small splits of one partition and similar size as removed, to rebuild them as one split.
 
@@ -429,12 +429,12 @@ class _Planner:
         )
         for number, (contents, values) in enumerate(rows):
             size = sum(current[content].size for content in contents or () if content in current)
-            if not gone[number] and size * _SMALL_SPLITS <= target:
+            if not removals[number] and size * _SMALL_SPLITS <= target:
                 tiers.setdefault((tuple(values or ()), size.bit_length() // 3), []).append(number)
         for numbers in tiers.values():
             if len(numbers) >= _SMALL_SPLITS:
                 for number in numbers:
-                    gone[number] = True
+                    removals[number] = True
 
     def _splits(
         self, pending: Mapping[str, SourceFile], partitions: tuple[str, ...], schema: pa.Schema
@@ -453,9 +453,9 @@ class _Planner:
 
         def close(values: tuple[str | None, ...]) -> None:
             group = open_groups.pop(values)
-            named = dict(zip(partitions, values, strict=True))
+            partition_values = dict(zip(partitions, values, strict=True))
             files = tuple(replace(file, statistics={}) for _, file in group)
-            splits.append(SourceGroup(files, named, tuple(content for content, _ in group)))
+            splits.append(SourceGroup(files, partition_values, tuple(content for content, _ in group)))
 
         for number, (content, file) in enumerate(pending.items()):
             values = tuple(texts[name][number] for name in partitions)
@@ -507,12 +507,12 @@ def _partition_columns(source: SourceSnapshot, files: Sequence[SourceFile]) -> t
     )
 
 
-def _check_columns(named: Sequence[str], schema: pa.Schema) -> None:
-    lowered = [name.lower() for name in named]
+def _check_columns(names: Sequence[str], schema: pa.Schema) -> None:
+    lowered = [name.lower() for name in names]
     if len(set(lowered)) != len(lowered):
-        raise OptionError(f"a column is named twice: {', '.join(named)}; name each once")
+        raise OptionError(f"a column is named twice: {', '.join(names)}; name each once")
     columns = {name.lower() for name in schema.names}
-    if unknown := [name for name in named if name.lower() not in columns]:
+    if unknown := [name for name in names if name.lower() not in columns]:
         more = len(schema.names) - _SHOWN_COLUMNS
         raise OptionError(
             f"the source has no column '{unknown[0]}'; its columns are: "

@@ -327,49 +327,49 @@ def check_schema(schema: Schema) -> None:
         raise AvroError("the schema describes records that take no bytes")
 
 
-def _size(schema: Schema, named: dict[str, _Size], namespace: str, depth: int) -> _Size:
+def _size(schema: Schema, types: dict[str, _Size], namespace: str, depth: int) -> _Size:
     if depth > MAX_AVRO_DEPTH:
         raise AvroError(f"the schema is nested more than {MAX_AVRO_DEPTH} deep")
     if isinstance(schema, str):
-        return _size_of_name(schema, named, namespace)
+        return _size_of_name(schema, types, namespace)
     if isinstance(schema, list):
-        branches = [_size(branch, named, namespace, depth + 1) for branch in schema]
+        branches = [_size(branch, types, namespace, depth + 1) for branch in schema]
         return _limit_fields(1, 1 + sum(branch.fields for branch in branches))
     match schema["type"]:
         case "record":
-            return _record(schema, named, namespace, depth)
+            return _record(schema, types, namespace, depth)
         case "array" | "map" as kind:
-            items = _size(schema["items" if kind == "array" else "values"], named, namespace, depth + 1)
+            items = _size(schema["items" if kind == "array" else "values"], types, namespace, depth + 1)
             if kind == "array" and items.width == 0:
                 raise AvroError("the schema has a list of values that take no bytes")
             return _limit_fields(1, 1 + items.fields)
         case "fixed":
-            return _declare(schema, named, namespace, _Size(max(int(schema["size"]), 0), 1))
+            return _declare(schema, types, namespace, _Size(max(int(schema["size"]), 0), 1))
         case "enum":
-            return _declare(schema, named, namespace, _Size(1, 1))
+            return _declare(schema, types, namespace, _Size(1, 1))
         case inner:
-            return _size(inner, named, namespace, depth + 1)
+            return _size(inner, types, namespace, depth + 1)
 
 
-def _record(schema: Mapping[str, Any], named: dict[str, _Size], namespace: str, depth: int) -> _Size:
+def _record(schema: Mapping[str, Any], types: dict[str, _Size], namespace: str, depth: int) -> _Size:
     # A record is registered after its fields, so that a reference to itself is an error.
     inner = full_name(schema, namespace).rpartition(".")[0]
-    sizes = [_size(field["type"], named, inner, depth + 1) for field in schema["fields"]]
+    sizes = [_size(field["type"], types, inner, depth + 1) for field in schema["fields"]]
     size = _limit_fields(sum(size.width for size in sizes), 1 + sum(size.fields for size in sizes))
-    return _declare(schema, named, namespace, size)
+    return _declare(schema, types, namespace, size)
 
 
-def _size_of_name(name: str, named: Mapping[str, _Size], namespace: str) -> _Size:
+def _size_of_name(name: str, types: Mapping[str, _Size], namespace: str) -> _Size:
     if name in _WIDTHS:
         return _Size(_WIDTHS[name], 1)
     for full in (f"{namespace}.{name}", name):
-        if full in named:
-            return named[full]
+        if full in types:
+            return types[full]
     raise AvroError(f"the schema refers to a type {name!r} that it does not declare before")
 
 
-def _declare(schema: Mapping[str, Any], named: dict[str, _Size], namespace: str, size: _Size) -> _Size:
-    named[full_name(schema, namespace)] = size
+def _declare(schema: Mapping[str, Any], types: dict[str, _Size], namespace: str, size: _Size) -> _Size:
+    types[full_name(schema, namespace)] = size
     return size
 
 

@@ -153,38 +153,38 @@ class _Types(dict[str, Reader]):
         self.items_left = most_items
 
 
-def _reader(schema: Schema, named: _Types, namespace: str) -> Reader:
-    """The reader of a schema; `named` are the types that it may refer to by name."""
+def _reader(schema: Schema, types: _Types, namespace: str) -> Reader:
+    """The reader of a schema; `types` are the types that it may refer to by name."""
     if isinstance(schema, list):
-        return _union_reader([_reader(branch, named, namespace) for branch in schema])
+        return _union_reader([_reader(branch, types, namespace) for branch in schema])
     if isinstance(schema, str):
-        return _named_reader(schema, named, namespace)
+        return _named_reader(schema, types, namespace)
     try:
         kind = schema["type"]
         if kind == "record":
-            return _record_reader(schema, named, namespace)
+            return _record_reader(schema, types, namespace)
         if kind == "array":
-            return _array_reader(_reader(schema["items"], named, namespace), named)
+            return _array_reader(_reader(schema["items"], types, namespace), types)
         if kind == "map":
-            return _map_reader(_reader(schema["values"], named, namespace), named)
+            return _map_reader(_reader(schema["values"], types, namespace), types)
         if kind in ("fixed", "enum"):
-            return _declare(schema, named, namespace, _simple_named(schema))
+            return _declare(schema, types, namespace, _simple_named(schema))
     except (KeyError, TypeError) as error:
         raise AvroError(f"the schema is malformed ({error!r})") from error
-    return _reader(kind, named, namespace)
+    return _reader(kind, types, namespace)
 
 
-def _named_reader(name: str, named: _Types, namespace: str) -> Reader:
+def _named_reader(name: str, types: _Types, namespace: str) -> Reader:
     if name in _PRIMITIVES:
         return _PRIMITIVES[name]
     for full in (f"{namespace}.{name}", name):
-        if full in named:
-            return named[full]
+        if full in types:
+            return types[full]
     raise AvroError(f"the schema refers to an unknown type {name}")
 
 
-def _declare(schema: Mapping[str, Any], named: _Types, namespace: str, reader: Reader) -> Reader:
-    named[full_name(schema, namespace)] = reader
+def _declare(schema: Mapping[str, Any], types: _Types, namespace: str, reader: Reader) -> Reader:
+    types[full_name(schema, namespace)] = reader
     return reader
 
 
@@ -203,7 +203,7 @@ def _simple_named(schema: Mapping[str, Any]) -> Reader:
     return lambda data, position: _slice(data, position, size)
 
 
-def _record_reader(schema: Mapping[str, Any], named: _Types, namespace: str) -> Reader:
+def _record_reader(schema: Mapping[str, Any], types: _Types, namespace: str) -> Reader:
     full = full_name(schema, namespace)
     fields: list[tuple[str, Reader]] = []
 
@@ -213,9 +213,9 @@ def _record_reader(schema: Mapping[str, Any], named: _Types, namespace: str) -> 
             record[name], position = read(data, position)
         return record, position
 
-    _declare(schema, named, namespace, read_record)
+    _declare(schema, types, namespace, read_record)
     inner = full.rpartition(".")[0]
-    fields += [(field["name"], _reader(field["type"], named, inner)) for field in schema["fields"]]
+    fields += [(field["name"], _reader(field["type"], types, inner)) for field in schema["fields"]]
     return read_record
 
 

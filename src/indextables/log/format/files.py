@@ -197,10 +197,10 @@ def _cast_map(array: pa.MapArray) -> pa.MapArray:
 def _null_values(array: pa.MapArray) -> pa.MapArray:
     """The map with nulls in place of the reserved name of a null partition value."""
     offsets, keys, items = map_parts(array)
-    named = pc.equal(items, NULL_PARTITION)
-    if not pc.any(named).as_py():
+    is_null = pc.equal(items, NULL_PARTITION)
+    if not pc.any(is_null).as_py():
         return array
-    items = pc.if_else(named, pa.scalar(None, pa.string()), items)
+    items = pc.if_else(is_null, pa.scalar(None, pa.string()), items)
     return map_of(offsets, keys, items, null_mask(array))
 
 

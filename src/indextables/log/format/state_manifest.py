@@ -112,11 +112,11 @@ _Stored = list[tuple[int, int, int, dict[str, tuple[str, str]]]]
 
 def encode_index(blocks: Iterable[BlockInfo]) -> str:
     """The header entry that lists the blocks, in their order."""
-    stored = [
+    rows = [
         (block.count, block.size, block.crc, {name: (b.min, b.max) for name, b in block.bounds.items()})
         for block in blocks
     ]
-    return msgspec.json.encode(stored).decode()
+    return msgspec.json.encode(rows).decode()
 
 
 def read_index(header: Header) -> list[BlockInfo] | None:
@@ -126,12 +126,12 @@ def read_index(header: Header) -> list[BlockInfo] | None:
     if BLOCKS_KEY not in header.metadata:
         return None
     try:
-        stored = msgspec.json.decode(header.metadata[BLOCKS_KEY], type=_Stored)
+        rows = msgspec.json.decode(header.metadata[BLOCKS_KEY], type=_Stored)
     except msgspec.DecodeError as error:
         raise AvroError(f"the header's list of blocks is malformed ({error})") from error
     return [
         BlockInfo(count, size, crc, {name: Bounds(*pair) for name, pair in bounds.items()})
-        for count, size, crc, bounds in stored
+        for count, size, crc, bounds in rows
     ]
 
 
@@ -344,20 +344,20 @@ def decode_state(data: bytes, url: str) -> StateManifest:
             record, extra = _read_json(data, url), {}
         # The format version is checked first: a newer one may differ in everything else.
         _check_format(record, url)
-        stored = msgspec.convert(record, _StoredState)
-        metadata = _read_metadata(stored.metadata)
+        fields = msgspec.convert(record, _StoredState)
+        metadata = _read_metadata(fields.metadata)
     except (AvroError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptLogError(url, f"the state cannot be read: {error}") from error
     state = StateManifest(
-        format_version=stored.format_version,
-        state_version=stored.state_version,
-        created_at=stored.created_at,
-        num_files=stored.num_files,
-        total_bytes=stored.total_bytes,
-        manifests=tuple(_manifest_info(manifest) for manifest in stored.manifests),
-        tombstones=tuple(stored.tombstones),
-        schema_registry={k.removeprefix(REGISTRY_PREFIX): v for k, v in stored.schema_registry.items()},
-        protocol_version=stored.protocol_version,
+        format_version=fields.format_version,
+        state_version=fields.state_version,
+        created_at=fields.created_at,
+        num_files=fields.num_files,
+        total_bytes=fields.total_bytes,
+        manifests=tuple(_manifest_info(manifest) for manifest in fields.manifests),
+        tombstones=tuple(fields.tombstones),
+        schema_registry={k.removeprefix(REGISTRY_PREFIX): v for k, v in fields.schema_registry.items()},
+        protocol_version=fields.protocol_version,
         metadata=metadata,
         extra=extra,
     )
@@ -407,26 +407,26 @@ def _check_format(record: object, url: str) -> None:
         raise CorruptLogError(url, f"its format version is {version}, expected {FORMAT_VERSION}")
 
 
-def _read_metadata(stored: str | dict[str, Any] | None) -> Metadata | None:
+def _read_metadata(metadata: str | dict[str, Any] | None) -> Metadata | None:
     """Read metadata that is stored as text or as an object, with or without the action's key."""
-    if not stored:
+    if not metadata:
         return None
-    value = msgspec.json.decode(stored) if isinstance(stored, str) else stored
+    value = msgspec.json.decode(metadata) if isinstance(metadata, str) else metadata
     if isinstance(value, dict) and "metaData" in value:
         value = value["metaData"]
     return msgspec.convert(value, Metadata)
 
 
-def _manifest_info(stored: _StoredManifest) -> ManifestInfo:
-    bounds = stored.partition_bounds
+def _manifest_info(manifest: _StoredManifest) -> ManifestInfo:
+    bounds = manifest.partition_bounds
     return ManifestInfo(
-        path=stored.path,
-        num_entries=stored.num_entries,
-        min_added_at_version=stored.min_added_at_version,
-        max_added_at_version=stored.max_added_at_version,
+        path=manifest.path,
+        num_entries=manifest.num_entries,
+        min_added_at_version=manifest.min_added_at_version,
+        max_added_at_version=manifest.max_added_at_version,
         partition_bounds=None if bounds is None else {c: Bounds(b.min, b.max) for c, b in bounds.items()},
-        tombstone_count=stored.tombstone_count,
-        live_entry_count=stored.live_entry_count,
+        tombstone_count=manifest.tombstone_count,
+        live_entry_count=manifest.live_entry_count,
     )
 
 

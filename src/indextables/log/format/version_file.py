@@ -195,10 +195,10 @@ def _without_nulls(action: Action) -> Action:
     if isinstance(action, Add | Remove | MergeSkip):
         values = action.partition_values
         if values and None in values.values():
-            named: dict[str, str | None] = {
+            texts: dict[str, str | None] = {
                 column: NULL_PARTITION if value is None else value for column, value in values.items()
             }
-            return msgspec.structs.replace(action, partition_values=named)
+            return msgspec.structs.replace(action, partition_values=texts)
     return action
 
 

@@ -211,11 +211,11 @@ class IcebergDeletes:
         columns = [self.reader.fields[number] for number in ids]
         deleted = [_read_equality(snapshot, each, columns) for each in files]
         place = snapshot.locations.resolve(file.url, encoded=False)
-        stored = [each for each in columns if each.key not in file.constants]
+        file_columns = [each for each in columns if each.key not in file.constants]
         opened = ParquetFile(FileBytes(place, file.size))
-        rows = _read_columns(opened, stored, snapshot.field_ids(opened.schema, opened.url))
+        rows = _read_columns(opened, file_columns, snapshot.field_ids(opened.schema, opened.url))
         count = file.records or 0
-        values = dict(zip((each.key for each in stored), rows, strict=True))
+        values = dict(zip((each.key for each in file_columns), rows, strict=True))
         own = [
             values[each.key] if each.key in values else pa.repeat(file.constants[number], count)
             for number, each in zip(ids, columns, strict=True)

@@ -74,10 +74,10 @@ def command_finish(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer
     """Run the finish step of a command with the results of its tasks: its result, or further tasks."""
     implementation, arguments, context = _read(request)
     (job, state), *results = (pickle.loads(blob) for blob in blobs)  # noqa: S301 - our planner and tasks wrote them
-    left = implementation.finish(context, arguments, state, results)
-    if job is not None and not isinstance(left, TaskSet):
+    answer = implementation.finish(context, arguments, state, results)
+    if job is not None and not isinstance(answer, TaskSet):
         jobs.end(job)
-    return _answer(context, left)
+    return _answer(context, answer)
 
 
 def job_progress(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:

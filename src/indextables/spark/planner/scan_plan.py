@@ -178,8 +178,8 @@ def _live(snapshot: Snapshot) -> int:
         files = base.file_list.num_rows
     elif base.state is not None:
         files = base.state.num_files
-    gone = sum(path not in delta.fresh for path in delta.removed)
-    return files - gone + len(delta.added)
+    removals = sum(path not in delta.fresh for path in delta.removed)
+    return files - removals + len(delta.added)
 
 
 _logger = logging.getLogger(__name__)

@@ -188,9 +188,9 @@ def delete(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
         return {}, ()  # a table in a catalog may have no log yet
     refuse_companion(snapshot, "a delete")
     where = compare_addresses(_condition(request["filters"], snapshot.schema), address_columns(snapshot))
-    gone = removes(snapshot, Replace.WHERE, where, ())
-    if gone:
-        draft = Draft(operation="DELETE", removes=gone, parameters={"where": to_sql(where)})
+    removals = removes(snapshot, Replace.WHERE, where, ())
+    if removals:
+        draft = Draft(operation="DELETE", removes=removals, parameters={"where": to_sql(where)})
         snapshot = log.commit(draft, snapshot)
     return {"version": snapshot.version}, ()
 

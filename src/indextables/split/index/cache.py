@@ -176,9 +176,9 @@ def make_cache_folder(folder: Path, make: Callable[[Path], None]) -> None:
 
 def shared_folder(options: Options) -> Path:
     """The folder that processes of this user share; if it is not safe, a folder of this process."""
-    named = options.get(reading.DISK_CACHE_PATH) or options.get(reading.CACHE_DIRECTORY)
-    if named is not None:
-        return Path(named).resolve()  # a symbolic link that the user names is followed
+    setting = options.get(reading.DISK_CACHE_PATH) or options.get(reading.CACHE_DIRECTORY)
+    if setting is not None:
+        return Path(setting).resolve()  # a symbolic link that the user names is followed
     local_disk = Path("/local_disk0")
     usual = local_disk.is_dir() and os.access(local_disk, os.W_OK)
     root = local_disk if usual else Path(tempfile.gettempdir()).absolute()
@@ -532,12 +532,12 @@ class IndexCache:
 
     def remove_entry(self, entry: Path) -> bool:
         """Remove an entry by one rename; returns whether it existed."""
-        gone = self.folder / "arriving" / f"gone-{uuid.uuid4().hex}"
+        trash = self.folder / "arriving" / f"gone-{uuid.uuid4().hex}"
         try:
-            entry.rename(gone)
+            entry.rename(trash)
         except FileNotFoundError:
             return False
-        shutil.rmtree(gone, ignore_errors=True)
+        shutil.rmtree(trash, ignore_errors=True)
         return True
 
     def _sweep(self) -> None:

@@ -193,25 +193,25 @@ def _ranges_by_field(path: Path, size: int, fields: Sequence[str]) -> list[tuple
 def _pack_piece(cut: _FileRange, sink: Any, codec: Any) -> Piece:  # noqa: ANN401
     offset, length, crc, blocks = sink.tell(), 0, 0, []
     packed: bool | None = None
-    left = cut.stop - cut.start
+    remainder = cut.stop - cut.start
     with cut.path.open("rb") as source:
         source.seek(cut.start)
-        while left:
-            block = source.read(min(BLOCK_BYTES, left))
+        while remainder:
+            block = source.read(min(BLOCK_BYTES, remainder))
             if not block:
                 raise SplitError(
                     f"{cut.path} became shorter while it was written to a split; nothing was written"
                 )
-            left -= len(block)
+            remainder -= len(block)
             small = codec.compress(block, asbytes=True) if packed in (None, True) else b""
             if packed is None:
                 packed = len(small) < _MAX_PACKED_RATIO * len(block)
-            stored = small if packed else block
+            data = small if packed else block
             if packed:
-                blocks.append(len(stored))
-            sink.write(stored)
-            length += len(stored)
-            crc = zlib.crc32(stored, crc)
+                blocks.append(len(data))
+            sink.write(data)
+            length += len(data)
+            crc = zlib.crc32(data, crc)
     size = cut.stop - cut.start
     return Piece(cut.path.name, cut.start, cut.field, size, offset, length, crc, tuple(blocks))
 
@@ -313,24 +313,24 @@ def _copy_piece(
     folder: Path,
 ) -> CachedPiece:
     codec = pa.Codec("zstd")
-    stored = crc = 0
-    left = piece.size
+    data_crc = crc = 0
+    remainder = piece.size
     with (folder / piece.file).open("r+b") as sink:
         sink.seek(piece.start)
         for read, lengths in reads:
             data = memoryview(read)
-            stored = zlib.crc32(data, stored)
+            data_crc = zlib.crc32(data, data_crc)
             for length in lengths:
                 block, data = data[:length], data[length:]
                 if piece.blocks:
                     what = f"{store.url}/{path}: {piece.file}"
-                    block = _decompress(codec, block, min(BLOCK_BYTES, left), what)
+                    block = _decompress(codec, block, min(BLOCK_BYTES, remainder), what)
                     crc = zlib.crc32(block, crc)
                 sink.write(block)
-                left -= len(block)
-    if stored != piece.crc32 or left:
+                remainder -= len(block)
+    if data_crc != piece.crc32 or remainder:
         raise SplitError(f"{store.url}/{path}: the index file {piece.file} is damaged (its checksum differs)")
-    return CachedPiece(piece.file, piece.start, piece.size, crc if piece.blocks else stored)
+    return CachedPiece(piece.file, piece.start, piece.size, crc if piece.blocks else data_crc)
 
 
 def decode_piece(where: str, piece: Piece, data: bytes | memoryview) -> bytes:
@@ -348,10 +348,10 @@ def decode_piece(where: str, piece: Piece, data: bytes | memoryview) -> bytes:
     if zlib.crc32(data) != piece.crc32:
         raise SplitError(f"{what} is damaged (its checksum differs)")
     codec = pa.Codec("zstd")
-    left, rest, parts = piece.size, memoryview(data), list[memoryview]()
+    remainder, rest, parts = piece.size, memoryview(data), list[memoryview]()
     for length in piece.blocks:
-        parts.append(_decompress(codec, rest[:length], min(BLOCK_BYTES, left), what))
-        rest, left = rest[length:], left - len(parts[-1])
+        parts.append(_decompress(codec, rest[:length], min(BLOCK_BYTES, remainder), what))
+        rest, remainder = rest[length:], remainder - len(parts[-1])
     return b"".join(parts) if piece.blocks else bytes(data)
 
 

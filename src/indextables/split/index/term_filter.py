@@ -269,8 +269,8 @@ def decode_pages(place: FilterPlace, data: bytes | memoryview) -> Bits:
 
 def _decode_page(field: str, number: int, part: bytes | memoryview) -> bytes:
     """The blocks of a page, without its checksum."""
-    page, stored = bytes(part[: -_CRC.size]), _CRC.unpack(part[-_CRC.size :])[0]
-    if _checksum(field, number, page) != stored:
+    page, checksum = bytes(part[: -_CRC.size]), _CRC.unpack(part[-_CRC.size :])[0]
+    if _checksum(field, number, page) != checksum:
         raise SplitError(f"the term filter of '{field}' is damaged (a checksum differs)")
     return page
 
@@ -455,8 +455,8 @@ class FilterGroup:
         Raises:
             SplitError: The page is damaged.
         """
-        page, (stored,) = bytes(data[: -_CRC.size]), _CRC.unpack(data[-_CRC.size :])
-        if _bundle_checksum(self.field, self.page_range(number)[0], page) != stored:
+        page, (checksum,) = bytes(data[: -_CRC.size]), _CRC.unpack(data[-_CRC.size :])
+        if _bundle_checksum(self.field, self.page_range(number)[0], page) != checksum:
             raise SplitError(f"the filters of '{self.field}' are damaged (a checksum differs)")
         return np.frombuffer(page, "<u4").reshape(-1, len(self.members), 8)
 
@@ -597,22 +597,22 @@ class BundleDirectory:
         if len(data) <= _CRC.size or crc32(text) != _CRC.unpack(data[-_CRC.size :])[0]:
             raise SplitError("its directory is damaged (the checksum differs)")
         try:
-            stored = msgspec.json.decode(text, type=_DirectoryJson)
-            keys = np.frombuffer(stored.splits, "<u8").reshape(-1, _KEY_WORDS).astype(np.uint64)
-            groups = tuple(_group(each, len(keys)) for each in stored.groups)
+            directory = msgspec.json.decode(text, type=_DirectoryJson)
+            keys = np.frombuffer(directory.splits, "<u8").reshape(-1, _KEY_WORDS).astype(np.uint64)
+            groups = tuple(_group(each, len(keys)) for each in directory.groups)
             _check_groups(groups, size - len(data))
         except (ValueError, OverflowError) as error:
             raise SplitError(f"its directory cannot be understood ({error})") from error
         return cls(keys, groups)
 
 
-def _group(stored: _GroupJson, splits: int) -> FilterGroup:
-    members = np.frombuffer(stored.members, "<u4").astype(np.int64)
+def _group(group: _GroupJson, splits: int) -> FilterGroup:
+    members = np.frombuffer(group.members, "<u4").astype(np.int64)
     if not len(members) or int(members.max()) >= splits:
-        raise ValueError(f"the filters of '{stored.field}' are those of splits that it does not list")
-    if not 1 <= stored.blocks <= MAX_FILTER_BLOCKS:
-        raise ValueError(f"the filters of '{stored.field}' have {stored.blocks} blocks")
-    return FilterGroup(stored.field, stored.blocks, members, stored.offset)
+        raise ValueError(f"the filters of '{group.field}' are those of splits that it does not list")
+    if not 1 <= group.blocks <= MAX_FILTER_BLOCKS:
+        raise ValueError(f"the filters of '{group.field}' have {group.blocks} blocks")
+    return FilterGroup(group.field, group.blocks, members, group.offset)
 
 
 def _check_groups(groups: Iterable[FilterGroup], end: int) -> None:

@@ -422,10 +422,10 @@ def _leaves(elements: list[SchemaElement]) -> tuple[dict[str, range], dict[str, 
         element, first = elements[position], number
         if element.is_leaf:
             flat[element.name] = Leaf(element, number)
-        left = 1
-        while left:
+        pending = 1
+        while pending:
             inner = elements[position]
-            left += inner.num_children - 1
+            pending += inner.num_children - 1
             number += inner.is_leaf
             position += 1
         leaves[element.name] = range(first, number)

@@ -226,10 +226,10 @@ def plan_filter(predicate: Predicate, view: IndexView, bind: Bind, options: Opti
     answers = [compiler.compile(part) for part in parts]
     view.load(())
     candidates = and_(answers).true
-    left = tuple(part for part, answer in zip(parts, answers, strict=True) if not answer.true.exact)
+    rest = tuple(part for part, answer in zip(parts, answers, strict=True) if not answer.true.exact)
     if candidates.exact:
         return FilterPlan(RowSet(candidates.rows), None)
-    return FilterPlan(candidates, left[0] if len(left) == 1 else And(left))
+    return FilterPlan(candidates, rest[0] if len(rest) == 1 else And(rest))
 
 
 class _FilterCompiler:

@@ -156,9 +156,9 @@ class _Groups:
             if self.keys[i][0].interval is not None:
                 self._check_bounds(answer[f"b{i}"])
         for place, bucket_rows, inner in self._buckets(answer, present_keys, rows):
-            named = dict(zip(present_keys, place, strict=True))
+            key_values = dict(zip(present_keys, place, strict=True))
             yield IndexGroup(
-                tuple(named.get(i) for i in range(len(self.keys))),
+                tuple(key_values.get(i) for i in range(len(self.keys))),
                 bucket_rows,
                 tuple(self._measure_result(inner, n) for n in range(len(self.measures))),
             )

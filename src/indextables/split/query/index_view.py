@@ -252,8 +252,8 @@ class IndexView:
         if not has_rows:
             return NO_ROWS
         self.need(PARTIAL_FIELD)
-        named = Query.term_query(self.schema, PARTIAL_FIELD, field.name, index_option="basic")
-        return Query.const_score_query(named, 0.0)
+        query = Query.term_query(self.schema, PARTIAL_FIELD, field.name, index_option="basic")
+        return Query.const_score_query(query, 0.0)
 
     def with_score(self, query: tantivy.Query, field: str, words: Sequence[str]) -> tantivy.Query:
         """A query for a term or a phrase, with the score of the table's statistics."""
@@ -285,12 +285,12 @@ class IndexView:
         self.load((TermList(field, (word,)),))
         query = Query.term_query(self.schema, field, word, "basic")
         (_, address), *_ = self.searcher.search(query, limit=1, count=False).hits
-        left = [json.loads(query.explain(self.searcher, address).to_json())]
-        while left:
-            part = left.pop()
+        parts = [json.loads(query.explain(self.searcher, address).to_json())]
+        while parts:
+            part = parts.pop()
             if part["description"].startswith("avgdl"):
                 return float(part["value"])
-            left += part.get("details") or ()
+            parts += part.get("details") or ()
         return None
 
     def nulls(self, column: str) -> Nulls:

@@ -297,13 +297,13 @@ class TermFilters:
 
     def dictionaries_may_hold(self, requirement: Requirement) -> bool:
         """Whether the split can have a row with the required terms, by dictionaries read with the footer."""
-        stored = StoredTerms(self._store, self._footer)
+        terms = StoredTerms(self._store, self._footer)
 
         def test(required: AnyTerm) -> bool:
             # A field without a filter may lack terms of some rows.
             if not required.texts or required.field not in self._filters:
                 return True
-            return stored.has_any(required.field, required.texts) is not False
+            return terms.has_any(required.field, required.texts) is not False
 
         return may_hold(requirement, test)
 

@@ -528,8 +528,8 @@ def _inside(value: Any, leaf: Range) -> bool:  # noqa: ANN401 - JSON
 
 def required_columns(bound: BoundQuery) -> list[str]:
     """The columns that `match_rows` needs."""
-    named = [bound.fields.resolve(path) for path in fields_of(bound.query).fields]
-    return list(dict.fromkeys(ref.column for ref in (*bound.defaults, *named)))
+    refs = [bound.fields.resolve(path) for path in fields_of(bound.query).fields]
+    return list(dict.fromkeys(ref.column for ref in (*bound.defaults, *refs)))
 
 
 def match_rows(bound: BoundQuery, rows: pa.Table | pa.RecordBatch, view: IndexView) -> Mask:
