@@ -270,6 +270,13 @@ def test_count_of_a_column_leaves_nulls_out_and_count_of_rows_does_not(tmp_path:
     assert found.to_pylist() == [{"count(*)": 4, "count(a)": 2}]
 
 
+def test_a_result_name_that_cannot_be_encoded_is_refused(tmp_path: Path) -> None:
+    table = indextables.write(tmp_path / "t", [{"a": 1.5}])
+    for groups in ([], [indextables.Histogram("a", 1, name="x\udfff")]):
+        with pytest.raises(PredicateError, match=r"not valid Unicode: '(n|x)?\\ud"):
+            table.aggregate({"n" if groups else "n\ud800": "count(*)"}, group_by=groups)
+
+
 def test_the_null_group_is_kept(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"a": ["x", None, "x", None, "y"]}, splits=2)
     found = answer(table, [Aggregate(Function.COUNT)], ["a"])

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from indextables.errors import OptionError, PredicateError
 from indextables.predicate import Predicate, Search
+from indextables.predicate.sql_text import lone_surrogate
 from indextables.predicate.traversal import searches_of
 from indextables.read.table_context import TableContext
 from indextables.records import dataclass
@@ -280,7 +281,8 @@ def aggregate_spec(
 
     Raises:
         SchemaError: A column does not exist.
-        PredicateError: A function or group does not take a column of that type, or two results have one name.
+        PredicateError: A function or group does not take a column of that type, two results have one name,
+            or a name cannot be encoded.
     """
     own_groups = tuple(_with_column(group, table.column(group_column(group)).name) for group in groups)
     own = tuple(
@@ -294,6 +296,8 @@ def aggregate_spec(
         raise PredicateError(
             f"two result columns have the same name: {', '.join(names)}; give each aggregate its own name"
         )
+    if wrong := [name for name in names if lone_surrogate(name) is not None]:
+        raise PredicateError(f"the name of a result column is not valid Unicode: {wrong[0]!r}; rename it")
     result_types = [*group_types, *(result_type(a, t) for a, t in zip(own, types, strict=True))]
     schema = pa.schema(list(zip(names, result_types, strict=True)))
     return AggregateSpec(table, own, own_groups, where, types, group_types, schema)
