@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from indextables.records import dataclass
 from indextables.schema.calendar import parse_date, parse_timestamp
-from indextables.schema.conversion import list_parts, lookup, owners_of
+from indextables.schema.conversion import as_mask, list_parts, lookup, owners_of
 from indextables.schema.type_info import TypeKind, from_unscaled, is_collated, kind_of, storage_kind_of
 from indextables.schema.values import PARQUET_TAG, parse_values
 
@@ -65,12 +65,6 @@ class ColumnMetrics:
         """Convert a mask over the elements to one over the files."""
         spread = mask if self.codes is None else mask[self.codes]
         return spread if self.unsure is None else spread | self.unsure
-
-
-def as_mask(array: pa.Array, *, null: bool = False) -> Mask:
-    """Convert a boolean Arrow array to a NumPy array."""
-    filled = pc.fill_null(array, null) if array.null_count else array
-    return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 @dataclass

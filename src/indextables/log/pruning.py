@@ -24,7 +24,6 @@ from indextables.log.column_metrics import (
     Entries,
     Mask,
     Threshold,
-    as_mask,
     find_field,
     threshold,
     to_scale,
@@ -52,6 +51,7 @@ from indextables.predicate import (
     has_search,
 )
 from indextables.records import dataclass
+from indextables.schema.conversion import as_mask
 from indextables.schema.type_info import DATETIME, TypeKind, is_collated, kind_of
 from indextables.schema.values import NULL_PARTITION, parse_values
 

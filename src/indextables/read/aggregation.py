@@ -32,7 +32,7 @@ from indextables.read.spec import (
 from indextables.read.split_reader import SplitReader, split_errors
 from indextables.read.table_context import TableContext, are_parquet, partition_columns
 from indextables.records import dataclass
-from indextables.schema.conversion import convert_leaves
+from indextables.schema.conversion import as_mask, convert_leaves
 from indextables.schema.type_info import (
     EXACT,
     NESTED,
@@ -311,7 +311,7 @@ def from_log(files: pa.Table, spec: AggregateSpec) -> tuple[Partial | None, Mask
     if any(a.function not in _FROM_STATISTICS for a in spec.aggregates) or not files.num_rows:
         return None, none
     evaluation = evaluate_metrics(files, spec.where, table.schema, table.partition_columns)
-    sure = _mask(evaluation.strict) & _mask(files["numRecords"].is_valid().combine_chunks())
+    sure = as_mask(evaluation.strict) & as_mask(files["numRecords"].is_valid().combine_chunks())
     if not sure.any():
         return None, none
     entries = _LogStatistics(files, table, partitions)
@@ -358,12 +358,12 @@ class _LogStatistics:
             return self._with_bound(aggregate, counts, values), np.ones(len(counts), np.bool_)
         nulls = pa.array([stats.get(aggregate.column) for stats in self._null_counts()], pa.int64())
         counts = pc.subtract(self.records, nulls)
-        certain = _mask(nulls.is_valid()) & _mask(are_parquet(self.files))
+        certain = as_mask(nulls.is_valid()) & as_mask(are_parquet(self.files))
         counts = counts.fill_null(0)
         if aggregate.function is Function.COUNT:
             return {"n": counts}, certain
         values, readable = self._bound(aggregate, arrow)
-        all_null = _mask(pc.equal(counts, 0))
+        all_null = as_mask(pc.equal(counts, 0))
         return self._with_bound(aggregate, counts, values), certain & (readable | all_null)
 
     def _with_bound(self, aggregate: Aggregate, counts: pa.Array, values: pa.Array) -> dict[str, pa.Array]:
@@ -379,7 +379,7 @@ class _LogStatistics:
         entries = [dict(entry or ()) for entry in self.files[side].to_pylist()]
         texts = pa.array([entry.get(aggregate.column) for entry in entries], pa.string())
         parsed = parse_values(texts, arrow)
-        return parsed.values, _mask(texts.is_valid()) & ~parsed.unreadable
+        return parsed.values, as_mask(texts.is_valid()) & ~parsed.unreadable
 
     def _null_counts(self) -> list[Mapping[str, int]]:
         if self._stats is None:
@@ -392,11 +392,6 @@ def _whole_in_log(arrow: pa.DataType) -> bool:
     if kind_of(arrow) is TypeKind.DECIMAL:
         return bool(arrow.precision <= _MAX_DIGITS)
     return info_of(arrow).bounds and kind_of(arrow) is not TypeKind.STRING
-
-
-def _mask(array: pa.Array) -> Mask:
-    mask: Mask = np.array(array.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
-    return mask
 
 
 _DAY_US = 86_400_000_000

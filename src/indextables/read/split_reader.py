@@ -31,6 +31,7 @@ from indextables.predicate.traversal import has_search, longest_list
 from indextables.read.split_source import Numbers, ParquetSplit, SplitSource, open_split
 from indextables.read.table_context import SKIPPED, SplitRef, TableContext
 from indextables.records import dataclass
+from indextables.schema.conversion import as_mask
 from indextables.split.parquet.reader import RowReader
 from indextables.split.query.bound_query import BoundQuery
 from indextables.split.query.filter_pushdown import FilterPlan
@@ -614,9 +615,7 @@ class SplitReader:
         def search(operator: Search) -> pa.Array:
             return pa.array(self._search_in(operator, batch, numbers))
 
-        answer = evaluate(condition, batch, search=search)
-        mask: Mask = answer.fill_null(False).to_numpy(zero_copy_only=False)
-        return mask
+        return as_mask(evaluate(condition, batch, search=search))
 
     def _search_in(self, operator: Search, batch: pa.RecordBatch, numbers: Numbers) -> Mask:
         if operator not in self._answers:

@@ -462,6 +462,12 @@ def convert_leaves(array: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> 
             return convert(array)
 
 
+def as_mask(array: pa.Array, *, null: bool = False) -> Mask:
+    """Convert a boolean Arrow array to a NumPy array."""
+    filled = pc.fill_null(array, null) if array.null_count else array
+    return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
 def null_mask(array: pa.Array) -> pa.Array | None:
     """Which rows are null; None if there are none."""
     return array.is_null() if array.null_count else None
@@ -483,7 +489,7 @@ def lookup(maps: pa.MapArray, key: str) -> tuple[pa.Array, Mask]:
     keys, items = keys.cast(pa.string()), items.cast(pa.string())
     if (same := _same_places(offsets, keys, key)) is not None:
         return items.take(same), np.ones(len(maps), np.bool_)
-    hits = np.flatnonzero(_equal(keys, key))
+    hits = np.flatnonzero(as_mask(pc.equal(keys, key)))
     owners = owners_of(offsets, hits)
     present = np.zeros(len(maps), np.bool_)
     present[owners] = True
@@ -510,11 +516,7 @@ def _same_places(offsets: Offsets, keys: pa.Array, key: str) -> pa.Array | None:
     if first < 0:
         return None
     places = pa.array(np.arange(first, len(keys), width))
-    return places if _equal(keys.take(places), key).all() else None
-
-
-def _equal(texts: pa.Array, text: str) -> Mask:
-    return np.asarray(pc.equal(texts, text).to_numpy(zero_copy_only=False), np.bool_)
+    return places if as_mask(pc.equal(keys.take(places), key)).all() else None
 
 
 def _offsets(array: pa.Array) -> tuple[Offsets, int, int]:

@@ -33,6 +33,7 @@ from indextables.schema.calendar import (
     parse_date,
     parse_timestamp,
 )
+from indextables.schema.conversion import as_mask
 from indextables.schema.type_info import TypeKind, info_of, is_collated, kind_of
 
 # The characters that Hive and Spark escape, those with a meaning in URLs or file systems, and leading or
@@ -141,7 +142,7 @@ def parse_values(texts: pa.Array, arrow: pa.DataType, *, partition: bool = False
     values = _parse(texts, arrow)
     if values.null_count == texts.null_count:
         return ParsedValues(values, np.zeros(len(texts), dtype=np.bool_))
-    return ParsedValues(values, _mask(pc.and_(values.is_null(), texts.is_valid())))
+    return ParsedValues(values, as_mask(pc.and_(values.is_null(), texts.is_valid())))
 
 
 def _parse(texts: pa.Array, arrow: pa.DataType) -> pa.Array:
@@ -168,10 +169,6 @@ def _parse(texts: pa.Array, arrow: pa.DataType) -> pa.Array:
             return pa.nulls(len(texts), arrow)
         case kind:
             assert_never(kind)
-
-
-def _mask(array: pa.Array) -> _Mask:
-    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def _format_floats(array: pa.Array) -> pa.Array:
@@ -265,7 +262,7 @@ def _days_of_counts(texts: pa.Array) -> pa.Array:
         here = possible & ~is_certain
         days[here] = n[here] // unit
         is_certain |= here
-    is_certain &= _mask(counts.is_valid())
+    is_certain &= as_mask(counts.is_valid())
     return pa.array(days.astype(np.int32), mask=~is_certain).cast(pa.date32())
 
 

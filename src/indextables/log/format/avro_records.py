@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from indextables.log.format.avro import AvroError, Schema, check_schema, full_name, long_bytes, read_long
 from indextables.records import dataclass
-from indextables.schema.conversion import list_parts, map_parts
+from indextables.schema.conversion import as_mask, list_parts, map_parts
 
 # A value of any schema.
 Datum: TypeAlias = Any
@@ -366,7 +366,7 @@ def _encode(kind: Schema, array: pa.Array, mask: _Mask | None, parts: list[_Part
     elif kind == "string":
         _encode_strings(array, mask, parts)
     elif kind == "boolean":
-        bits = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
+        bits = as_mask(array)
         parts.append(_only(_Narrow(bits.astype(np.uint8)[:, None]), mask))
     elif kind in ("int", "long"):
         numbers = pc.fill_null(array, 0).to_numpy().astype(np.int64, copy=False)

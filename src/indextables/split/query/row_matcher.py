@@ -41,7 +41,7 @@ from indextables.predicate.tree import (
     Wildcard,
 )
 from indextables.records import dataclass
-from indextables.schema.conversion import convert_leaves
+from indextables.schema.conversion import as_mask, convert_leaves
 from indextables.schema.type_info import NESTED, TypeKind, kind_of
 from indextables.split.index.encode import timestamp_text
 from indextables.split.index.tokenizers import (
@@ -104,7 +104,7 @@ class TokenTable:
 
     def equal(self, word: str) -> Mask:
         """Which tokens equal the word."""
-        return _mask(pc.equal(self.words, word))
+        return as_mask(pc.equal(self.words, word))
 
 
 def match_text(leaf: QueryLeaf, texts: TokenTable, field: Field) -> Mask:
@@ -159,10 +159,10 @@ class TextColumn:
                 self._tokens = TokenTable.tokenize(self._values.to_pylist(), self._field)
             return match_text(leaf, self._tokens, self._field)
         if self._ascii is None:
-            self._ascii = _true(pc.string_is_ascii(self._values))
+            self._ascii = as_mask(pc.string_is_ascii(self._values))
             present = self._values.is_valid().to_numpy(zero_copy_only=False)
             self._other_rows = np.flatnonzero(present & ~self._ascii)
-        mask = _true(pc.match_substring_regex(self._values, expression, ignore_case=True)) & self._ascii
+        mask = as_mask(pc.match_substring_regex(self._values, expression, ignore_case=True)) & self._ascii
         if len(self._other_rows):
             if self._other_tokens is None:
                 texts = self._values.take(pa.array(self._other_rows)).to_pylist()
@@ -222,9 +222,9 @@ class _Finder:
             return self.words(text)
         if len(tokens) < 2:
             start = tokens[0].text if tokens else self.fold_case(text)
-            return self.texts.having(_mask(pc.starts_with(self.texts.words, start)))
+            return self.texts.having(as_mask(pc.starts_with(self.texts.words, start)))
         masks = [self.texts.equal(token.text) for token in tokens[:-1]]
-        masks.append(_mask(pc.starts_with(self.texts.words, tokens[-1].text)))
+        masks.append(as_mask(pc.starts_with(self.texts.words, tokens[-1].text)))
         together: Mask = np.logical_and.reduce([self.texts.having(mask) for mask in masks])
         return self._in_order(together, masks, [token.position for token in tokens])
 
@@ -240,7 +240,7 @@ class _Finder:
 
     def matching(self, expression: str) -> Mask:
         try:
-            return _mask(pc.match_substring_regex(self.texts.words, rf"\A(?:{expression})\z"))
+            return as_mask(pc.match_substring_regex(self.texts.words, rf"\A(?:{expression})\z"))
         except pa.ArrowInvalid as error:
             raise QuerySyntaxError(f"the regular expression /{expression}/ cannot be used: {error}") from None
 
@@ -255,10 +255,10 @@ class _Finder:
         inside: Mask = np.ones(len(self.texts.words), np.bool_)
         if lower is not None:
             above = pc.greater_equal if leaf.lower_inclusive else pc.greater
-            inside &= _mask(above(self.texts.words, self.fold_case(lower)))
+            inside &= as_mask(above(self.texts.words, self.fold_case(lower)))
         if upper is not None:
             below = pc.less_equal if leaf.upper_inclusive else pc.less
-            inside &= _mask(below(self.texts.words, self.fold_case(upper)))
+            inside &= as_mask(below(self.texts.words, self.fold_case(upper)))
         return self.texts.having(inside)
 
     def _in_order(self, candidates: Mask, masks: list[Mask], steps: list[int]) -> Mask:
@@ -319,11 +319,6 @@ def within_edit_distance(one: str, other: str, distance: int) -> bool:
     return last.get(len(other), far) <= distance
 
 
-def _mask(answer: pa.Array) -> Mask:
-    mask: Mask = answer.to_numpy(zero_copy_only=False).astype(np.bool_)
-    return mask
-
-
 def match_values(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
     """Which values the leaf matches; null matches nothing."""
     rows = pa.table({"v": values})
@@ -338,7 +333,7 @@ def match_values(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
         case Phrase(text=text, slop=0, prefix=False):
             parts = [Compare(Op.EQ, own, read(text))]
         case InSet(values=texts):
-            return _true(evaluate(In(own, tuple(read(text) for text in texts)), rows))
+            return as_mask(evaluate(In(own, tuple(read(text) for text in texts)), rows))
         case Range(lower=lower, upper=upper):
             parts = []
             if lower is not None:
@@ -349,7 +344,7 @@ def match_values(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
             raise unsupported_leaf(leaf, column, str(values.type))
         case _:
             assert_never(leaf)
-    mask: Mask = np.logical_and.reduce([_true(evaluate(part, rows)) for part in parts])
+    mask: Mask = np.logical_and.reduce([as_mask(evaluate(part, rows)) for part in parts])
     return mask
 
 
@@ -410,11 +405,6 @@ def _address(text: str | None) -> int | None:
         return None if text is None or "%" in text else address_block(str(ipaddress.ip_address(text)))[0]
     except ValueError:
         return None
-
-
-def _true(answer: pa.Array) -> Mask:
-    mask: Mask = answer.fill_null(False).to_numpy(zero_copy_only=False)
-    return mask
 
 
 def match_json(leaf: QueryLeaf, values: pa.Array, field: Field, paths: list[tuple[str, ...]]) -> Mask:
