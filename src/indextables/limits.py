@@ -1,4 +1,4 @@
-"""Limits on the sizes of untrusted input, and on the number of open files.
+"""Limits on the sizes of untrusted input, and on the numbers of open files and of threads.
 
 Tables, splits and logs are untrusted: the sizes that they announce are compared with these limits before
 memory is allocated (PROTOCOL.md, "Limits"). The number of open files depends on the limit of the process
@@ -65,6 +65,11 @@ _TEXT = "Too many open files"
 # The default limit of Linux.
 _MAPS = 65530
 _LEAST = 4
+
+
+def cpu_count() -> int:
+    """How many processors there are."""
+    return os.cpu_count() or 2
 
 
 def max_open_files(most: int) -> int:

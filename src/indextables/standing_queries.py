@@ -4,7 +4,6 @@ Rows are indexed once, in a temporary split, and every query runs on that index.
 """
 
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from indextables.ingest import SplitUploads
 from indextables.ingest.target import Target, as_reader, new_table
+from indextables.log.environment import local_time_ms
 from indextables.log.format.actions import Add
 from indextables.options import Options, Where
 from indextables.options.writing import INDEXING_PREFIX
@@ -142,7 +142,7 @@ class StandingQueries:
     def _target(self, schema: pa.Schema, more: Mapping[str, str] | None = None) -> tuple[Target, Options]:
         """The columns and the indexing of temporary splits, and all options, with `more` as defaults."""
         options = self._options.over(Options.parse({**(more or {}), **self._indexing(schema)}))
-        return new_table(schema, (), options, now_ms=time.time_ns() // 1_000_000), options
+        return new_table(schema, (), options, now_ms=local_time_ms()), options
 
     def _indexing(self, schema: pa.Schema) -> dict[str, str]:
         """Index columns of text word by word, unless options say how columns are indexed."""

@@ -10,7 +10,6 @@ later version conflicts with it.
 """
 
 import dataclasses
-import time
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 
@@ -72,7 +71,7 @@ def removes(
         case _:
             assert where is not None
             files = covered_splits(snapshot, where)
-    return removes_of(files, timestamp=time.time_ns() // 1_000_000)
+    return removes_of(files, timestamp=local_time_ms())
 
 
 def replacement_test(
@@ -194,7 +193,7 @@ def plan_write(
     """
     snapshot = _existing(log)
     if snapshot is None:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = local_time_ms()
         target = new_table(incoming, partition_by, options, now_ms=now_ms, declared=declared)
         log.check_store()
         # Nothing is replaced here, but a concurrent first write may commit rows before this one.

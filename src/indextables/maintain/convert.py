@@ -5,7 +5,6 @@ to the sources, which stay until a purge deletes them, so time travel still work
 the conversion again: it converts the remaining splits.
 """
 
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 
 from indextables.data_files import delete_uncommitted
 from indextables.log.conflict import Draft
+from indextables.log.environment import local_time_ms
 from indextables.log.format import files as file_lists
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
@@ -128,7 +128,7 @@ def _plan_pass(
     owner: int | None = None,
 ) -> TaskSet | Conversion:
     """Plan the conversion of some splits; returns the result if there are none to try now."""
-    snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
+    snapshot, now_ms = log.snapshot(), local_time_ms()
     waiting = [p for p, skip in snapshot.skips.items() if skip.retry_after and skip.retry_after > now_ms]
     files = originals(snapshot, where)
     files = files.filter(pc.invert(pc.is_in(files["path"], value_set=pa.array(waiting, pa.string()))))

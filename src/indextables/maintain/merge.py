@@ -7,7 +7,6 @@ error of storage the group is not merged, while others continue; a split that co
 is tried again after some minutes.
 """
 
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
@@ -30,6 +29,7 @@ from indextables.errors import (
     UnreadableSplitError,
 )
 from indextables.log.conflict import Draft
+from indextables.log.environment import local_time_ms
 from indextables.log.format import files as file_lists
 from indextables.log.format.actions import Add, MergeSkip
 from indextables.log.snapshot import Snapshot, SnapshotKey
@@ -422,7 +422,7 @@ def _plan_pass(
     owner: int | None = None,
 ) -> TaskSet | MergeOutcome:
     """Plan a pass after earlier ones with the outcome `before`; `passes` is the number of remaining ones."""
-    snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
+    snapshot, now_ms = log.snapshot(), local_time_ms()
     log.check_writable(snapshot)
     tasks = merge_options.tasks(snapshot, options, before, now_ms) if passes else []
     if not tasks:
@@ -549,7 +549,7 @@ def _merge_group(
     path = split_path(task.partition_values, f"{uuid.uuid4()}.split")
     options = with_heap_size(options, MERGE_HEAP_SIZE)
     context = task.context
-    started_ms = time.time_ns() // 1_000_000
+    started_ms = local_time_ms()
     with store.open_upload(path) as sink:
         built = merge_splits(
             sources, cast("IO[bytes]", sink), context.schema, context.mapping, options, task.partition_values

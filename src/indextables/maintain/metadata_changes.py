@@ -1,6 +1,5 @@
 """Commands that write no splits: RESTORE, DROP PARTITIONS and TRUNCATE TIME TRAVEL."""
 
-import time
 from collections.abc import Sequence
 
 import msgspec
@@ -9,6 +8,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import CommitConflictError, OptionError, SchemaError, SplitError
 from indextables.log.conflict import OVERWRITE, Draft, without_registry
+from indextables.log.environment import local_time_ms
 from indextables.log.format.actions import Add, Metadata
 from indextables.log.format.files import from_adds, removes_of, to_adds
 from indextables.log.snapshot import Snapshot
@@ -63,7 +63,7 @@ def restore(
     draft = Draft(
         operation=RESTORE,
         adds=tuple(_changing(with_mappings(to_adds(back), then))),
-        removes=removes_of(removals, timestamp=time.time_ns() // 1_000_000),
+        removes=removes_of(removals, timestamp=local_time_ms()),
         metadata=metadata,
         parameters={"mode": OVERWRITE, "version": str(then.version)},
         reuses_files=True,
@@ -183,7 +183,7 @@ def _drop(log: TransactionLog, where: str) -> DropResult:
 
     draft = Draft(
         operation=DROP,
-        removes=removes_of(files, timestamp=time.time_ns() // 1_000_000),
+        removes=removes_of(files, timestamp=local_time_ms()),
         parameters={"where": to_sql(predicate)},
         replaces=in_same,
     )

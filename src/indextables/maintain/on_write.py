@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from indextables.errors import is_panic
+from indextables.limits import cpu_count
+from indextables.log.environment import local_time_ms
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import jobs
@@ -77,7 +79,7 @@ def merge_to_start(snapshot: Snapshot, options: Options, processors: int) -> Wri
     target = _FIRST_TARGET if least > opt.MIN_SPLITS.default else largest
     while True:
         sized = MergeOptions.of_size(min(target, largest))
-        tasks = sized.tasks(snapshot, options, MergeOutcome(), time.time_ns() // 1_000_000)
+        tasks = sized.tasks(snapshot, options, MergeOutcome(), local_time_ms())
         enough = len(tasks) >= max(1, batch * options.get(opt.MIN_BATCHES))
         if enough and any(len(task.sources) >= least for task in tasks):
             return WriteMerge(replace(sized, max_new_splits=batch * options.get(opt.BATCHES_AT_ONCE)), batch)
@@ -149,7 +151,7 @@ def merge_now(log: TransactionLog, options: Options, *, processors: int | None =
     """Merge and purge in this process, if there is enough to merge; errors are logged."""
     with _log_errors("merge", log.store.url):
         jobs.run_tasks(
-            plan_merge_on_write(log, options, processors or os.cpu_count() or 1),
+            plan_merge_on_write(log, options, processors or cpu_count()),
             lambda state, results: finish_merge_on_write(log, options, state, results),
             log.store,
         )

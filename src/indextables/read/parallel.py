@@ -5,7 +5,6 @@ hide the latency of requests: footers, term filters and the parts of indexes tha
 fetched, and splits that cannot have a matching row are skipped.
 """
 
-import os
 import queue
 import threading
 from collections import deque
@@ -14,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Generic, TypeVar
 
+from indextables.limits import cpu_count
 from indextables.options import Options, reading
 from indextables.predicate import Always, Predicate
 from indextables.read.split_reader import SplitReader, split_errors
@@ -119,7 +119,7 @@ def each(works: Iterable[Callable[[], T]], parallelism: int) -> Iterator[T]:
 
 def parallelism(options: Options) -> int:
     """How many splits are read at once."""
-    return options.get(reading.PARALLELISM) or os.cpu_count() or 2
+    return options.get(reading.PARALLELISM) or cpu_count()
 
 
 # How many splits are opened at once if the first ones may suffice for a LIMIT.

@@ -24,7 +24,7 @@ from indextables.errors import (
     StoreError,
     UnsupportedSourceError,
 )
-from indextables.limits import MAX_PARQUET_FOOTER
+from indextables.limits import MAX_PARQUET_FOOTER, cpu_count
 from indextables.schema.type_info import TypeKind, decode_dictionary, leaf_count, storage_kind_of
 from indextables.source.locations import Place
 from indextables.split.parquet.metadata import Bytes, FileMetadata, read_struct
@@ -68,7 +68,7 @@ Range: TypeAlias = tuple[int, int]
 
 @lru_cache(maxsize=1)
 def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - threads do not survive a fork
-    return ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="indextables-source")
+    return ThreadPoolExecutor(cpu_count(), thread_name_prefix="indextables-source")
 
 
 class FileBytes:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import CorruptLogError, LogError, ObjectMissingError, StoreError, is_panic
-from indextables.limits import records_limit, unpacked_limit
+from indextables.limits import cpu_count, records_limit, unpacked_limit
 from indextables.log.format import avro
 from indextables.log.format.avro import AvroError, check_schema
 from indextables.log.format.avro_records import decode_data, encode_records, record_layout
@@ -428,7 +428,7 @@ class _Process:
 
     def reset(self) -> None:
         """Reset in a forked child: a thread of the parent may be decoding."""
-        self.decoding = threading.BoundedSemaphore(os.cpu_count() or 2)
+        self.decoding = threading.BoundedSemaphore(cpu_count())
 
     def check(self) -> None:
         """Refuse to read in a forked child of a process that has read a manifest."""

@@ -4,7 +4,6 @@ The operations `stream_start` and `stream_latest`, too.
 """
 
 import re
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from indextables.cache import Cache
 from indextables.errors import OptionError, PredicateError, SchemaError, TableNotFoundError
+from indextables.log.environment import local_time_ms
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options, reading
 from indextables.predicate import Column, In, Predicate, Search, SearchKind, conjunction
@@ -252,7 +252,7 @@ def start_of(table: TableLocation, *, started_empty: bool = False) -> Offset:
         OptionError: the time at which it starts is in the future, or the table has no such version.
     """
     moment = table.options.get(reading.STARTING_TIMESTAMP)
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = local_time_ms()
     # Versions that are committed before that time would be read.
     if moment is not None and timestamp_ms(reading.STARTING_TIMESTAMP.key, moment, table.zone) > now_ms:
         raise OptionError(

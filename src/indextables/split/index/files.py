@@ -2,7 +2,6 @@
 
 import json
 import mmap
-import os
 import shutil
 import tempfile
 import zlib
@@ -15,7 +14,7 @@ import pyarrow as pa
 import tantivy
 
 from indextables.errors import SplitError
-from indextables.limits import ByteLimit
+from indextables.limits import ByteLimit, cpu_count
 from indextables.options import Options
 from indextables.options.writing import TEMP_DIRECTORY
 from indextables.records import dataclass
@@ -47,7 +46,7 @@ _MAX_LAST_DICTIONARIES = 128 << 10
 _MAX_PACKED_RATIO = 0.98
 # The stored bytes of one read: adjacent pieces, or blocks of a large piece.
 _READ_BYTES = 8 << 20
-_AT_ONCE = min(os.cpu_count() or 2, 4)
+_AT_ONCE = min(cpu_count(), 4)
 # Requests to an object store mostly wait, so more of them than processors run in parallel.
 _REQUESTS_AT_ONCE = 8
 # The stored bytes of indexes that all threads together have in memory while they fetch them.
@@ -387,7 +386,7 @@ def merge_segments(metas: Sequence[dict[str, Any]], folder: Path, heap: int) -> 
     The files of all segments are in the folder, and so is the resulting index.
     """
     segments = [segment for meta in metas for segment in meta["segments"]]
-    count = max(1, min(_MERGES_AT_ONCE, os.cpu_count() or 1, len(segments) // _MERGE_FACTOR))
+    count = max(1, min(_MERGES_AT_ONCE, cpu_count(), len(segments) // _MERGE_FACTOR))
     if count == 1:
         _merge(metas[0], segments, folder, heap)
         return

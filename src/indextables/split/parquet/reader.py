@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from indextables import metrics
 from indextables.errors import SplitError
+from indextables.limits import cpu_count
 from indextables.records import dataclass
 from indextables.schema.type_info import decode_dictionary
 from indextables.split.checksum import crc32, crc32s
@@ -60,11 +61,6 @@ def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - threads do n
 
 # Bytes that are read from splits on the local disk.
 MAPPED = "indextables.split.mapped_bytes"
-
-
-def cpu_count() -> int:
-    """How many processors there are."""
-    return os.cpu_count() or 2
 
 
 def slice_batch(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
